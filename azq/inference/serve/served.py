@@ -81,6 +81,7 @@ class RunLoader:
     catalog: WeightCatalog
     tune: Callable[[Model, Tuned | None], Tuned]  # of the network before, where there was one
     first: Callable[[], AbstractContextManager[None]]  # surrounds the loading of the first weights
+    clock: Callable[[], float] = time.monotonic
     problem: str = field(default="", init=False)  # why the weights that should serve are not used
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class RunLoader:
         for event in self.catalog.preferred():
             if event.version == self.served.current:
                 return False
-            if time.monotonic() >= self._refused.get(event.version, 0.0) and self._switch(event, stats):
+            if self.clock() >= self._refused.get(event.version, 0.0) and self._switch(event, stats):
                 return True
         return False
 
@@ -120,7 +121,7 @@ class RunLoader:
 
     def prepare(self) -> bool:
         """Makes a spare model ahead, or retries a faster execution of weights that fell back; True when it did."""
-        if time.monotonic() < self._prepare_at_s:
+        if self.clock() < self._prepare_at_s:
             return False
         models = self.served.models
         try:
@@ -128,7 +129,7 @@ class RunLoader:
         except NOT_THE_RUNS:
             raise
         except Exception as error:  # the next version is loaded without, or says why not
-            self._prepare_at_s = time.monotonic() + AGAIN.longest_s
+            self._prepare_at_s = self.clock() + AGAIN.longest_s
             self._log.warning("spare_not_made", run=self.served.run, reason=reason_of(error))
             return False
 
@@ -166,7 +167,7 @@ class RunLoader:
         again_s = float("inf") if isinstance(error, WeightsError) else RETRY_STORE_S
         if not isinstance(error, (WeightsError, StoreError)):
             again_s = AGAIN.pause_s(self._failures)
-        self._refused[version] = time.monotonic() + again_s
+        self._refused[version] = self.clock() + again_s
         self.problem = f"weights version {version}: {reason_of(error)}"
         self._log.warning("weights_refused", run=self.served.run, version=version, serving=self.served.current, error=reason_of(error))
 

@@ -1,30 +1,42 @@
-"""The processes of a simulated azq, each as its main runs it: two daemons, workers, two learners of which one learns, an operator.
+"""The processes of a simulated azq, each as its main runs it: two daemons, workers, two learners of which one learns, one who loads weights
+for evaluations, an operator.
 
-What is doubled: the network behind search (equal priors after a wait), the Celery worker around a task, and training (nothing is learnt).
+What is doubled: the network behind search (equal priors after a wait), the Celery worker around a task, training and devices (weights are
+numbers).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import torch
 from celery.exceptions import Ignore
 
 from azq.bus.redis import RedisBus
-from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
+from azq.clock import now_ms
+from azq.config import ArenaConfig, NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.config.host import HostSections
-from azq.errors import BrokerError, JobFailed, NotFound, StateConflict
+from azq.errors import BrokerError, JobFailed, NotFound, SegmentError, StateConflict, StoreError
 from azq.games import Game, GameFiles
+from azq.inference.serve.loading import LoadingThread
+from azq.inference.serve.roster import Roster
+from azq.inference.serve.served import RunLoader, ServedRun
+from azq.inference.serve.stats import Stats
+from azq.inference.weights import ResidentModels, WeightCatalog, fetch_from
 from azq.learner.data.intake import BATCH, Intake, game_key
 from azq.learner.data.intake_loop import IDLE_S, IntakeLoop
+from azq.learner.publish import Publisher
 from azq.ledger import Ledger
 from azq.ledger.holder import held_place, lock_folder
 from azq.ledger.records import record_of
-from azq.ledger.types import RunState
+from azq.ledger.types import RunState, RunView
+from azq.nets import WeightsMeta
+from azq.nets.weights import describe, state_to_bytes
 from azq.parts.sim.books import BookedLedger, Books
 from azq.parts.sim.network import Delivery, SimulatedNetwork
 from azq.parts.sim.world import Actor, World
@@ -33,10 +45,14 @@ from azq.process.heartbeat import Presence
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window
 from azq.search.evaluator import Evaluation, Evaluator, UniformEvaluator
-from azq.status.observe import Beats, Observer
+from azq.status.observe import Beats, Observer, read_promotions, read_weights
+from azq.store import Store, open_store
+from azq.wire import keys
+from azq.wire.codec import encode
 from azq.wire.connect import agree_on_schema
 from azq.wire.kinds import Kind, queue_name
-from azq.wire.messages import RunRecord
+from azq.wire.messages import PromotionEvent, RunRecord
+from daemon.decide.promotion import Command, resolve
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
 from daemon.serve.loop import TICK_S, DaemonLock, Loop, broker_ms
@@ -46,6 +62,9 @@ from workers.selfplay import run as play
 
 if TYPE_CHECKING:
     from azq.config import Config
+    from azq.inference.device.model import Model
+    from azq.inference.device.tuning import Tuned
+    from azq.nets import NetSpec
     from workers.children import ChildHeartbeat
 
 RUN = "sim"
@@ -54,11 +73,23 @@ SLICE_S = 10.0
 EVALUATION_S = 0.15  # mean
 PACES = (1, 1, 7, 7)  # times as long as in azq are pauses in which nothing happens, drawn each time: of daemons, of idle learners
 ROLL_BYTES = 6000  # of a segment, so that some are closed
+MOST_WAITING = 24  # games for the learner, so that self-play stalls now and then
+GAMES_A_VERSION = 8  # of the weights
+LATE_S = 15.0  # that learners may start after all others
 WINDOW = 64  # samples
 SECTIONS = RunSections(
     run=RunConfig(game="tic_tac_toe", seed=5),
     search=SearchConfig(num_simulations=2, reuse_subtree=False),
-    selfplay=SelfPlayConfig(evaluator="uniform", games_in_flight=GAMES, groups=1, slice_s=SLICE_S, journal_s=2.0, cache_entries=0),
+    selfplay=SelfPlayConfig(
+        evaluator="uniform",
+        games_in_flight=GAMES,
+        groups=1,
+        slice_s=SLICE_S,
+        journal_s=2.0,
+        cache_entries=0,
+        max_waiting_games=MOST_WAITING,
+    ),
+    arena=ArenaConfig(every_s=0.0, promotion="games"),
 )
 GAME = GameFiles().load(SECTIONS.run.game, {})
 
@@ -75,10 +106,19 @@ class Site:
     config: HostSections = field(default_factory=HostSections)  # not those of this host
     wanted: RunState = RunState.RUNNING
     meddles: bool = True  # the operator pauses and cancels
+    repair: Callable[[], None] = field(default=lambda: None)  # puts damaged segments back, as their error wants it
 
     @property
     def segments(self) -> Path:
         return self.folder / "segments"
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / "weights"
+
+    def store(self) -> Store:
+        """Of weights, in the run's folder."""
+        return open_store("file", directory=self.weights)
 
     def phases(self) -> Phases:
         """Where a process's time goes, by the simulation's clock alone."""
@@ -194,7 +234,11 @@ def learner(site: Site, actor: Actor) -> None:
     with ExitStack() as stack:
         stack.enter_context(lock_folder(site.folder))
         lease = stack.enter_context(held_place(ledger, RUN, world.pause, f"{actor.owner}::", world.monotonic))
-        segments = SegmentLog(site.segments, game_key(SECTIONS), roll_bytes=ROLL_BYTES, created_ms=record.created_ms)
+        try:
+            segments = SegmentLog(site.segments, game_key(SECTIONS), roll_bytes=ROLL_BYTES, created_ms=record.created_ms)
+        except SegmentError:
+            site.repair()
+            raise
         intake = Intake(
             RUN,
             GAME,
@@ -207,14 +251,56 @@ def learner(site: Site, actor: Actor) -> None:
             phases=site.phases(),
         )
         loop = IntakeLoop(intake, world.monotonic)
+        publisher = Publisher(bus, site.store(), RUN, announce=partial(ledger.announce_weights, RUN, lease=lease))
+        publisher.version = max((describe(path).version for path in site.weights.glob("*.safetensors")), default=0)  # as a checkpoint says
         while True:
             if loop.turn() < BATCH:
                 _rest(world, IDLE_S)
+            if segments.games >= GAMES_A_VERSION * (publisher.version + 1):
+                with suppress(BrokerError, StoreError):
+                    _publish(publisher)
+
+
+def _publish(publisher: Publisher) -> None:
+    version = publisher.next_version()
+    meta = WeightsMeta(SECTIONS.run.game, version, step=version)
+    publisher.publish(state_to_bytes({"weights": torch.zeros(1)}, meta), version, step=version)
+
+
+class _Device:
+    """In place of a network on a device: weights by their number."""
+
+    def __init__(self, network: NetworkConfig) -> None:
+        self.network = network
+
+    def take(self, *_: object) -> None:
+        """Nothing is evaluated."""
+
+
+def inference(site: Site, actor: Actor) -> None:
+    """The loading of an inference worker: follows runs, weights and promotions; what it makes current is in the books."""
+    client = site.network.client()
+    bus, ledger = RedisBus(client), Ledger(client)
+
+    def admit(view: RunView) -> RunLoader:
+        run = view.record.run
+        models = ResidentModels(lambda network: cast("Model", _Device(network)), fetch_from(site.store()), game=SECTIONS.run.game)
+        served, catalog = ServedRun(run, cast("NetSpec", None), models), WeightCatalog(bus, run, gated=SECTIONS.arena.promotes)
+        return RunLoader(served, catalog, lambda model, before: cast("Tuned", before), nullcontext, site.world.monotonic)
+
+    loading = LoadingThread(bus, Roster(ledger, clock_s=site.world.monotonic), admit, Stats())
+    while True:
+        with suppress(BrokerError):
+            loading.poll()
+            for served in loading.served.values():
+                site.books.serves(actor.name, served.current, RUN, site.network.broker.keys)
+        site.world.pause(1.0)
 
 
 def operator(site: Site, _: Actor) -> None:
     """Creates the run; pauses it, resumes it and cancels jobs now and then; at the end wants what the stage says."""
-    world, ledger = site.world, Ledger(site.network.client())
+    world, client = site.world, site.network.client()
+    ledger, bus = Ledger(client), RedisBus(client)
     while True:
         with suppress(BrokerError, NotFound, StateConflict):
             if not ledger.runs([RUN]):
@@ -222,12 +308,12 @@ def operator(site: Site, _: Actor) -> None:
             if not site.meddles:
                 ledger.set_run_state(RUN, site.wanted)
             elif world.rng.random() < 0.3:
-                _meddle(world, ledger)
+                _meddle(world, ledger, bus)
         world.pause(world.rng.uniform(1.0, 4.0) if site.meddles else 1.0)
 
 
-def _meddle(world: World, ledger: Ledger) -> None:
-    match world.rng.randint(0, 3):
+def _meddle(world: World, ledger: Ledger, bus: RedisBus) -> None:
+    match world.rng.randint(0, 4):
         case 0:
             ledger.set_run_state(RUN, RunState.PAUSED)
             world.pause(world.rng.expovariate(0.5))
@@ -235,15 +321,26 @@ def _meddle(world: World, ledger: Ledger) -> None:
         case 1:
             if jobs := ledger.jobs(RUN):
                 ledger.cancel(world.rng.choice(jobs).job.job_id)
+        case 2:
+            if newest := read_weights(bus, RUN):
+                _choose_weights(bus, world.rng.choice(("promote", "rollback", "pin", "unpin")), newest[0].version)
         case _:
             ledger.set_run_state(RUN, RunState.RUNNING)
+
+
+def _choose_weights(bus: RedisBus, command: Command, newest: int) -> None:
+    """As the daemon's interface does what an operator requests."""
+    deed, version = resolve(RUN, command, newest, read_promotions(bus, RUN).events, gated=True, newest=newest)
+    bus.publish(keys.promotions(RUN), encode(PromotionEvent(version, deed, "", "operator", now_ms())))
 
 
 def populate(site: Site, workers: int) -> None:
     """Starts everything."""
     mains: dict[str, Callable[[Site, Actor], None]] = {"operator": operator, "daemon-1": daemon, "daemon-2": daemon}
-    mains |= {f"worker-{number}": worker for number in range(1, workers + 1)} | {"learner-1": learner, "learner-2": learner}
+    mains |= {f"worker-{number}": worker for number in range(1, workers + 1)}
+    mains |= {"learner-1": learner, "learner-2": learner, "inference-1": inference}
+    late_s = site.world.rng.choice((0.5, LATE_S))
     for name, main in mains.items():
-        site.world.spawn(name, partial(main, site))
+        site.world.spawn(name, partial(main, site), late_s if main is learner else 0.5)
     for number in range(1, workers + 1):
         site.world.spawn(f"pool-{number}", partial(worker_main, site, worker=f"selfplay@host{number}"))

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from azq.config import DaemonConfig
 from azq.errors import SegmentError
 from azq.ledger import Ledger
 from azq.ledger.types import Directive, Lease
@@ -17,9 +19,14 @@ from azq.replay import framing
 from azq.replay.index import segment_path, segments_in
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import GameRecord, SampleEvent
+from azq.wire.messages import GameRecord, Message, PromotionEvent, SampleEvent, WeightEvent
 
 Game = tuple[int, bytes]  # number, and a digest of what was played
+AnyEvent = TypeVar("AnyEvent", bound=Message)
+
+LEASE_MS = round(1000 * DaemonConfig().lease_s)
+ENDED_JOBS = 8  # the newest, that are still looked at
+MOST_JOBS, MOST_SAMPLES = 16, 96  # what four slots and a learner that is away may leave in the broker
 
 
 def game_of(event: SampleEvent) -> Game:
@@ -34,6 +41,8 @@ class Books:
     tried: set[Game] = field(default_factory=set)  # that a worker handed over, whatever came of it
     finished: set[Game] = field(default_factory=set)  # that the ledger took, by its answer
     commits: dict[str, tuple[int, str]] = field(default_factory=dict)  # job -> newest attempt and owner of which a commit was taken
+    released: set[tuple[str, int]] = field(default_factory=set)  # attempts of jobs that their owners ended
+    served: dict[str, int] = field(default_factory=dict)  # inference worker -> version that it serves
     wrong: list[str] = field(default_factory=list)
 
     def committed(self, lease: Lease) -> None:
@@ -44,6 +53,12 @@ class Books:
             self.commits[lease.job.job_id] = mine
         elif mine != newest:
             self.wrong.append(f"job {lease.job.job_id} was held by {newest[1]} (attempt {newest[0]}) and by {mine[1]} (attempt {mine[0]})")
+
+    def serves(self, worker: str, version: int, run: str, space: Keyspace) -> None:
+        """A worker serves a version, which was published and did serve once by what the promotions say."""
+        if version not in (0, self.served.get(worker)) and version not in promoted(run, space):
+            self.wrong.append(f"{worker} serves weights {version}, which were not promoted")
+        self.served[worker] = version
 
 
 class BookedLedger(Ledger):
@@ -63,6 +78,10 @@ class BookedLedger(Ledger):
         self.books.committed(lease)
         return answer
 
+    def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
+        super().release(lease, records)
+        self.books.released.add((lease.job.job_id, lease.attempt))
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -72,15 +91,17 @@ class Kept:
     open: frozenset[int]
     abandoned: frozenset[int]
     opened: int
+    finished: int
+    inserted: int
     waiting: Sequence[Game]  # finished, in the sample stream
 
     @classmethod
     def read(cls, run: str, space: Keyspace, segments: Path) -> Kept:
         open_uids, abandoned = (frozenset(map(int, space.get(key(run).encode(), Hash))) for key in (keys.open_games, keys.abandoned))
-        opened = int(space.get(keys.ledger(run).encode(), Hash).get(b"opened", 0))
-        stream = space.get(keys.samples(run).encode(), Stream)
-        waiting = [game_of(decode(fields[1], SampleEvent)) for fields in stream.fields.values()]
-        return cls(logged(segments), open_uids, abandoned, opened, waiting)
+        ledger = space.get(keys.ledger(run).encode(), Hash)
+        counts = (int(ledger.get(name, 0)) for name in (b"opened", b"finished", b"inserted"))
+        waiting = [game_of(event) for event in events_in(space, keys.samples(run), SampleEvent)]
+        return cls(logged(segments), open_uids, abandoned, *counts, waiting)
 
 
 def logged(segments: Path) -> list[Game]:
@@ -131,7 +152,61 @@ def judge(books: Books, record: Kept, *, rolled_back: bool) -> BooksVerdict:
     wrong += [f"game {uid} was finished by no worker" for uid in sorted(invented)]
     if not rolled_back:
         wrong += [f"game {uid} is finished and open" for uid in sorted(record.open & set(counts))]
+    again = len(record.open & set(counts))  # the ledger forgot that they ended
+    if not record.waiting and (record.finished + again, record.inserted) != (len(counts), len(counts)):
+        wrong.append(
+            f"finished {record.finished} and inserted {record.inserted} are not the {len(counts)} games of the log, {again} of them open"
+        )
+    wrong += [f"game {uid} is in the log and abandoned" for uid in sorted(record.abandoned & set(counts))]
+    if max(counts, default=0) > record.opened:
+        wrong.append(f"the log has games above number {record.opened}, the highest that was given")
     return BooksVerdict(len(lost), len(doubled), wrong)
+
+
+def events_in(space: Keyspace, stream: str, kind: type[AnyEvent]) -> list[AnyEvent]:
+    """The events of a stream, oldest first."""
+    return [decode(fields[1], kind) for fields in space.get(stream.encode(), Stream).fields.values()]
+
+
+def promoted(run: str, space: Keyspace) -> list[int]:
+    """The versions that served, the one that serves last: before the first promotion the oldest there is."""
+    best, pinned = next((event.version for event in events_in(space, keys.weights(run), WeightEvent)), 0), 0
+    served = [best]
+    for event in events_in(space, keys.promotions(run), PromotionEvent):
+        best = event.version if event.deed in ("promoted", "rolled_back") else best
+        pinned = event.version if event.deed == "pinned" else 0 if event.deed == "unpinned" else pinned
+        served.append(pinned or best)
+    return served
+
+
+def missing_weights(run: str, space: Keyspace, folder: Path) -> list[str]:
+    """Versions that were announced and are not whole in the store."""
+    blobs = {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.safetensors")}
+    events = events_in(space, keys.weights(run), WeightEvent)
+    return [f"weights {event.version} were announced and are not in the store" for event in events if event.sha256 not in blobs]
+
+
+def waiting_jobs(run: str, space: Keyspace) -> set[tuple[bytes, bytes]]:
+    """Numbers and attempts of the jobs that no worker has."""
+    jobs = {number: space.get(keys.job(run, number.decode()).encode(), Hash) for number in space.get(keys.jobs(run).encode(), Scores)}
+    return {(number, job[b"attempt"]) for number, job in jobs.items() if job.get(b"state") == b"queued"}
+
+
+def broken_leases(run: str, space: Keyspace, books: Books, now_ms: int) -> list[str]:
+    """What no lease may be, by the broker's clock, which was never set."""
+    state = space.get(keys.run(run).encode(), Hash)
+    paused_ms = int(state[b"changed_ms"]) if state.get(b"state") == b"paused" else now_ms
+    wrong = []
+    for number in [*space.get(keys.jobs(run).encode(), Scores), *space.get(keys.jobs_done(run).encode(), list)[:ENDED_JOBS]]:
+        name, job = number.decode(), space.get(keys.job(run, number.decode()).encode(), Hash)
+        leased = job.get(b"state") == b"leased"
+        if leased and (f"{run}:{name}", int(job[b"attempt"])) in books.released:
+            wrong.append(f"job {name} is leased after its owner released it")
+        if leased and int(job[b"lease_until_ms"]) > now_ms + LEASE_MS:
+            wrong.append(f"the lease of job {name} lasts too long by the broker's clock")
+        if int(job.get(b"claimed_ms", 0)) > paused_ms:
+            wrong.append(f"job {name} was claimed while the run was paused")
+    return wrong
 
 
 def imbalances(run: str, space: Keyspace) -> list[str]:
@@ -149,4 +224,12 @@ def imbalances(run: str, space: Keyspace) -> list[str]:
     opened, ended = ledger.get(b"opened", 0), ledger.get(b"finished", 0) + ledger.get(b"abandoned", 0)
     if opened != ended + len(open_uids):
         wrong.append(f"opened {opened} is not finished and abandoned {ended} and open {len(open_uids)}")
+    if max(map(int, open_uids), default=0) > opened:
+        wrong.append(f"an open game has a number above {opened}, the highest that was given")
+    if len(numbers) > MOST_JOBS:
+        wrong.append(f"{len(numbers)} jobs wait or are leased")
+    if (waiting := len(space.get(keys.samples(run).encode(), Stream).ids)) > MOST_SAMPLES:
+        wrong.append(f"{waiting} games wait for the learner")
+    if not space.get(keys.abandoned(run).encode(), Hash).keys().isdisjoint(open_uids):
+        wrong.append("a game is abandoned and open")
     return wrong

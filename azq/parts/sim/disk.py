@@ -1,6 +1,7 @@
 """A disk whose last moments a power cut may take: real files of one folder, and what of them was synced.
 
 A power cut loses writes that no fsync of their file followed, all or some, whole or torn, and names that no fsync of the folder followed.
+Damage turns a byte over in what was durable, until it is repaired.
 While it is installed it takes the place of functions of `os`; files elsewhere are none of its business.
 """
 
@@ -53,6 +54,7 @@ class SimulatedDisk:
         self._names: dict[str, Inode] = {}
         self._durable: dict[str, Inode] = {}
         self._open: dict[int, tuple[Inode | None, Actor]] = {}  # None: the folder
+        self._damaged: list[tuple[Inode, int]] = []
 
     def power_cut(self) -> None:
         """Leaves what is durable, and some of what is not. Who had files open is dead by now."""
@@ -66,6 +68,28 @@ class SimulatedDisk:
             inode.durable, inode.pending = inode.left(rng), []
             inode.size = len(inode.durable)
             (self.folder / name).write_bytes(inode.durable)
+
+    def damage(self, share: float) -> None:
+        """Turns a byte over in the newest segment, this share of the way to the last mark that is durable."""
+        name = max((name for name in self._names if name.endswith(".seg")), default="")
+        if name and (end := self._names[name].durable.rfind(b"SYNC")) > 0:
+            self._damaged.append((self._names[name], int(share * end)))
+            self._turn_over(*self._damaged[-1])
+
+    def repair(self) -> None:
+        """Puts files back as they were, from a copy."""
+        while self._damaged:
+            self._turn_over(*self._damaged.pop())
+
+    def _turn_over(self, inode: Inode, place: int) -> None:
+        path = next((self.folder / name for name, there in self._names.items() if there is inode), None)
+        if path is None or place >= len(inode.durable):
+            return
+        data, durable = bytearray(path.read_bytes()), bytearray(inode.durable)
+        for held in (data, durable):
+            held[place] ^= 0xFF
+        path.write_bytes(data)
+        inode.durable = bytes(durable)
 
     @contextmanager
     def installed(self) -> Iterator[None]:

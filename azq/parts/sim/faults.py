@@ -19,6 +19,7 @@ LONGEST_JUMP_S = 30.0
 LONGEST_OUTAGE_S = 12.0
 LONGEST_FULL_S = 10.0
 LONGEST_DELAY_S = 50.0
+AGE_OF_COPY_S = 40.0  # of the append-only file that an operator puts back
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ def _roll_back_broker(sim: SeedRun, _: Actor, amount: float) -> None:
     sim.delivery.lose(lambda: sim.world.rng.random() < 0.5)
 
 
+def _restore_broker(sim: SeedRun, _: Actor, amount: float) -> None:
+    sim.network.lose(amount, LONGEST_OUTAGE_S * amount**2, AGE_OF_COPY_S)
+    sim.delivery.lose(lambda: sim.world.rng.random() < 0.5)
+
+
 def _lose_message(sim: SeedRun, _: Actor, __: float) -> None:
     sim.delivery.trouble.append(network.lost)
 
@@ -84,15 +90,26 @@ def _delay_message(sim: SeedRun, _: Actor, amount: float) -> None:
 
 
 def _fill_disk(sim: SeedRun, _: Actor, amount: float) -> None:
-    sim.disk.full = True
+    for disk in sim.disks:
+        disk.full = True
     sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, sim.free_disk)
 
 
 def _cut_power(sim: SeedRun, _: Actor, __: float) -> None:
+    _end_learners(sim)
+    for disk in sim.disks:
+        sim.world.at(sim.world.monotonic(), disk.power_cut)
+
+
+def _damage(sim: SeedRun, _: Actor, amount: float) -> None:
+    _end_learners(sim)  # which read their log when they start
+    sim.world.at(sim.world.monotonic(), lambda: sim.disks[0].damage(amount))
+
+
+def _end_learners(sim: SeedRun) -> None:
     for actor in sim.world.actors:
         if actor.name.startswith("learner"):
             sim.world.kill(actor)
-    sim.world.at(sim.world.monotonic(), sim.disk.power_cut)
 
 
 #: by name, with how often in a plan
@@ -106,18 +123,21 @@ KINDS: dict[str, tuple[Callable[[SeedRun, Actor, float], None], int]] = {
     "broker_clock_jump": (_jump_of_broker, 1),
     "broker_restart": (_restart_broker, 1),
     "broker_rollback": (_roll_back_broker, 1),
+    "broker_restored": (_restore_broker, 1),
     "message_lost": (_lose_message, 2),
     "message_doubled": (_double_message, 3),
     "message_delayed": (_delay_message, 2),
     "disk_full": (_fill_disk, 1),
     "power_cut": (_cut_power, 2),
+    "damage": (_damage, 1),
 }
+FORGETS = ("broker_rollback", "broker_restored")
 
 
 def plan(seed: int, rate: float, seconds: float) -> list[Fault]:
     """The faults of a seed, `rate` a simulated second. In every second seed the broker never forgets, which is judged more strictly."""
     rng = random.Random(f"faults {seed}")
-    names = [name for name in KINDS if seed % 2 or name != "broker_rollback"]
+    names = [name for name in KINDS if seed % 2 or name not in FORGETS]
     faults: list[Fault] = []
     at_s = rng.expovariate(rate) if rate else seconds
     while at_s < seconds:

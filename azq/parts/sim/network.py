@@ -49,9 +49,9 @@ class SimulatedNetwork:
             raise redis.ConnectionError("the connection was cut")
         return replies
 
-    def lose(self, share: float, down_s: float) -> None:
-        """The broker dies and comes back with a prefix of its file: this share of what it wrote in the last moments is gone."""
-        recent = self.broker.written_since(self.broker_ms - round(1000 * FILE_LAG_S))
+    def lose(self, share: float, down_s: float, lag_s: float = FILE_LAG_S) -> None:
+        """The broker dies and comes back with a prefix of its file: this share of what it wrote in the last `lag_s` is gone."""
+        recent = self.broker.written_since(self.broker_ms - round(1000 * lag_s))
         self.rolled_back = self.broker.crash(round(share * recent)) > 0 or self.rolled_back
         self._lives += 1
         self._down_until_ns = self.world.now_ns + round(down_s * SECOND)

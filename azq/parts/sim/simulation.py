@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from azq.ledger.scripts import BODIES
 from azq.ledger.types import RunState
 from azq.parts.sim.actors import RUN, Site, populate
-from azq.parts.sim.books import Kept, games_in, imbalances, judge
+from azq.parts.sim.books import Kept, broken_leases, games_in, imbalances, judge, missing_weights, promoted, waiting_jobs
 from azq.parts.sim.disk import SimulatedDisk
 from azq.parts.sim.faults import KINDS, Fault
 from azq.parts.sim.keyspace import Hash, Scores
@@ -75,8 +76,11 @@ class SeedRun:
         self.network = SimulatedNetwork(self.world)
         self.delivery = Delivery(self.world)
         self.site = Site(self.world, self.network, self.delivery, folder / "run")
-        self.site.segments.mkdir(parents=True)
-        self.disk = SimulatedDisk(self.world, self.site.segments)
+        folders = self.site.segments, self.site.weights
+        for place in folders:
+            place.mkdir(parents=True)
+        self.disks = [SimulatedDisk(self.world, place) for place in folders]
+        self.site.repair = self.disks[0].repair
         self._wrong: list[str] = []
 
     def run(self, seconds: float) -> SeedOutcome:
@@ -84,7 +88,9 @@ class SeedRun:
         began = time.process_time()
         if self.world.traces:
             TRACES.start(lambda span: self.world.add_line(f"{span['name']} {span['traceId'][:8]}"), 1.0)
-        with self.disk.installed():
+        with ExitStack() as stack:
+            for disk in self.disks:
+                stack.enter_context(disk.installed())
             populate(self.site, WORKERS)
             for fault in self.faults:
                 self.world.at(fault.at_s, partial(self._do, fault))
@@ -94,7 +100,8 @@ class SeedRun:
         TRACES.stop()
         record = Kept.read(RUN, self.network.broker.keys, self.site.segments)
         verdict = judge(self.site.books, record, rolled_back=self.network.rolled_back)
-        stuck, late = ("", verdict.wrong) if self._wrong else (stuck, [*filter(None, [stuck]), *verdict.wrong])
+        missing = missing_weights(RUN, self.network.broker.keys, self.site.weights)
+        stuck, late = ("", verdict.wrong) if self._wrong else (stuck, [*filter(None, [stuck]), *verdict.wrong, *missing])
         self._break(line for line in late if line not in self._wrong)
         wrong = [line for line in self._wrong if line != stuck]
         cpu_s = time.process_time() - began
@@ -102,7 +109,8 @@ class SeedRun:
         return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts, self.world.lines, self.state)
 
     def free_disk(self) -> None:
-        self.disk.full = False
+        for disk in self.disks:
+            disk.full = False
 
     def _do(self, fault: Fault) -> None:
         actor = self.world.actors[fault.pick % len(self.world.actors)]
@@ -119,6 +127,11 @@ class SeedRun:
             self._wrong.append(line)
             self.world.note(f"broken {' '.join(line.split())}")
 
+    def _broken_leases(self) -> list[str]:
+        network = self.network  # a clock that was set and a broker that forgot prove nothing
+        exact = not network.skew_ns and not network.rolled_back
+        return broken_leases(RUN, network.broker.keys, self.site.books, network.broker_ms) if exact else []
+
     def _go_on(self, seconds: float, over: Callable[[], bool] = lambda: False) -> bool:
         """Runs for so long, until it is over or until a promise is broken; whether it is over."""
         end_s = self.world.monotonic() + seconds
@@ -127,19 +140,32 @@ class SeedRun:
                 return True
             self.world.run(min(end_s, self.world.monotonic() + LOOK_EVERY_S))
             books = [] if self.network.rolled_back else self.site.books.wrong
-            self._break([*self.world.crashes, *books, *imbalances(RUN, self.network.broker.keys)])
+            self._break([*self.world.crashes, *books, *imbalances(RUN, self.network.broker.keys), *self._broken_leases()])
         return over()
 
     def _heal(self) -> str:
         """Why games no longer reach the log once nothing goes wrong any more; empty where they do."""
         self.world.calm()
         self.free_disk()
+        self.site.repair()
         self.delivery.trouble.clear()
         self.site.meddles = False
-        enough = games_in(self.site.segments) + NEW_GAMES
-        if self._go_on(HEALED_WITHIN_S, lambda: games_in(self.site.segments) >= enough):
+        enough, jobs = games_in(self.site.segments) + NEW_GAMES, waiting_jobs(RUN, self.network.broker.keys)
+        if self._go_on(HEALED_WITHIN_S, lambda: not self._overdue(enough, jobs)):
             return ""
-        return f"no {NEW_GAMES} games within {HEALED_WITHIN_S:.0f} s after the last fault; last ends: {self.world.endings[-2:]}"
+        overdue = self._overdue(enough, jobs)
+        return f"{overdue} within {HEALED_WITHIN_S:.0f} s after the last fault; last ends: {self.world.endings[-2:]}"
+
+    def _overdue(self, enough: int, jobs: set[tuple[bytes, bytes]]) -> str:
+        """What has not come yet since the last fault, after which these jobs waited; empty where all has."""
+        space = self.network.broker.keys
+        if games_in(self.site.segments) < enough:
+            return f"no {NEW_GAMES} games"
+        if jobs & waiting_jobs(RUN, space):
+            return "a job was not taken"
+        wanted = promoted(RUN, space)[-1]
+        behind = [] if self.network.rolled_back else [worker for worker, version in self.site.books.served.items() if version != wanted]
+        return f"{behind[0]} did not serve weights {wanted}" if behind else ""
 
     def _rest(self) -> str:
         """Why a paused run does not come to rest; empty where it does."""

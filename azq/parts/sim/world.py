@@ -25,6 +25,7 @@ LATENCY_S = 0.002  # mean, one way
 SLOWNESS = (1.0, 1.0, 1.0, 1.0, 10.0, 100.0)  # of a process's network, drawn at its start: rare orders of events need slow ones
 CHANGE_EVERY = 300  # events, on average, from one change point to the next
 LONGEST_HOLD_S = 20.0  # at a change point: longer than a learner's place and a slice last
+SKEW_S = 2.0  # of a host's wall clock at the start, at most
 RESTART_S = (0.2, 3.0)  # after which a supervisor starts a process again
 
 
@@ -157,11 +158,11 @@ class World:
     def trace_hash(self) -> str:
         return self._hash.hexdigest()[:16]
 
-    def spawn(self, name: str, main: Callable[[Actor], None]) -> Actor:
-        """A process that starts within moments."""
-        actor = Actor(name, main)
+    def spawn(self, name: str, main: Callable[[Actor], None], within_s: float = 0.5) -> Actor:
+        """A process that starts within so long, on a host whose clock is not quite right."""
+        actor = Actor(name, main, skew_ns=round(self.rng.uniform(-SKEW_S, SKEW_S) * SECOND))
         self.actors.append(actor)
-        self._start_within(actor, 0.5)
+        self._start_within(actor, within_s)
         return actor
 
     def at(self, seconds: float, do: Callable[[], None]) -> None:

@@ -1,16 +1,14 @@
-"""The learner's process on a real broker: killed, told to stop, locked out, cut off."""
+"""The learner's process on a real broker: told to stop, started again, locked out."""
 
 from __future__ import annotations
 
 import os
 import socket
 
-import pytest
 from commands import azq_here
-from learner_processes import RUN, SECTIONS, Place
+from learner_processes import RUN
 from waiting import PATIENCE_S, until
 
-from azq.bus.embedded import EmbeddedServer
 from azq.errors import ExitCode
 from azq.learner import checkpoint
 from azq.ledger.holder import lock_folder
@@ -49,47 +47,6 @@ def test_learns_beats_publishes_stops_and_resumes(place):
     place.stop(again)
     assert place.status().step >= state.step
     assert place.ledger.counts(RUN).inserted == 100
-
-
-@pytest.mark.slow
-def test_killed_again_and_again_every_game_is_stored_once(place):
-    for _ in range(2):
-        process = place.learner()
-        before = place.ledger.counts(RUN).inserted
-        place.finish_games(15)
-        until(lambda before=before: place.ledger.counts(RUN).inserted > before, "some games")
-        place.finish_games(15)
-        process.kill()
-        process.wait()
-    process = place.learner()
-    until(place.all_inserted, "every game")
-    place.stop(process)
-    counts = place.ledger.counts(RUN)
-    assert counts.balanced
-    assert counts.inserted == counts.finished == 60
-
-
-def test_a_broker_that_comes_back_finds_everything_kept(tmp_path):
-    server = EmbeddedServer("control", tmp_path / "broker")
-    server.start()
-    place = Place(server.url, tmp_path, SECTIONS)
-    try:
-        process = place.learner()
-        place.finish_games(20)
-        until(place.all_inserted, "the games before")
-        step = until(place.status, "a first word of how far it is").step
-        server.stop()
-        until(lambda: "broker_away" in place.log(process), "the learner sees that nobody answers")
-        server = EmbeddedServer("control", tmp_path / "broker")
-        server.start()
-        place.finish_games(20)
-        until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 40, "the games after")
-        place.stop(process)
-        assert place.status().step >= step
-        assert place.ledger.counts(RUN).balanced
-    finally:
-        place.close()
-        server.stop()
 
 
 def test_an_unknown_run_and_a_folder_that_another_learner_holds_are_one_line_and_an_exit_code(place):
