@@ -307,7 +307,7 @@ def operator(site: Site, _: Actor) -> None:
                 ledger.create_run(record_of(RUN, SECTIONS, site.folder, 1))
             if not site.meddles:
                 ledger.set_run_state(RUN, site.wanted)
-            elif world.rng.random() < 0.3:
+            elif world.rng.random() < 0.5:
                 _meddle(world, ledger, bus)
         world.pause(world.rng.uniform(1.0, 4.0) if site.meddles else 1.0)
 

@@ -99,9 +99,9 @@ class Kept:
     def read(cls, run: str, space: Keyspace, segments: Path) -> Kept:
         open_uids, abandoned = (frozenset(map(int, space.get(key(run).encode(), Hash))) for key in (keys.open_games, keys.abandoned))
         ledger = space.get(keys.ledger(run).encode(), Hash)
-        counts = (int(ledger.get(name, 0)) for name in (b"opened", b"finished", b"inserted"))
+        opened, finished, inserted = (int(ledger.get(name, 0)) for name in (b"opened", b"finished", b"inserted"))
         waiting = [game_of(event) for event in events_in(space, keys.samples(run), SampleEvent)]
-        return cls(logged(segments), open_uids, abandoned, *counts, waiting)
+        return cls(logged(segments), open_uids, abandoned, opened, finished, inserted, waiting)
 
 
 def logged(segments: Path) -> list[Game]:

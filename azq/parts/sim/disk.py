@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from azq.parts.sim.world import Actor, World
+from azq.replay.framing import MARK_BYTES, is_marked
 
 CALL_S = 0.0005  # of the disk, mean
 
@@ -71,9 +72,10 @@ class SimulatedDisk:
 
     def damage(self, share: float) -> None:
         """Turns a byte over in the newest segment, this share of the way to the last mark that is durable."""
-        name = max((name for name in self._names if name.endswith(".seg")), default="")
-        if name and (end := self._names[name].durable.rfind(b"SYNC")) > 0:
-            self._damaged.append((self._names[name], int(share * end)))
+        inode = self._names.get(max((name for name in self._names if name.endswith(".seg")), default=""), Inode())
+        ends = (end for end in range(len(inode.durable), MARK_BYTES, -1) if is_marked(inode.durable, end))
+        if end := next(ends, 0):
+            self._damaged.append((inode, int(share * (end - MARK_BYTES))))
             self._turn_over(*self._damaged[-1])
 
     def repair(self) -> None:
