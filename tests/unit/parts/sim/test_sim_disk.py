@@ -11,6 +11,7 @@ import pytest
 from azq.files import sync_folder
 from azq.parts.sim.disk import SimulatedDisk
 from azq.parts.sim.world import Actor, World
+from azq.replay import framing
 
 
 def played(seed: int, folder: Path, writes: Callable[[World, SimulatedDisk], None]) -> SimulatedDisk:
@@ -79,3 +80,21 @@ def test_a_full_disk_takes_a_part_or_nothing(tmp_path):
 
     assert played(1, tmp_path, writes).full
     assert (tmp_path / "log").read_bytes() == b""
+
+
+def test_damage_lies_before_a_durable_mark_until_it_is_repaired(tmp_path):
+    whole = framing.header("g") + framing.records(b"game")
+    whole += framing.mark(len(whole))
+
+    def writes(_: World, __: SimulatedDisk) -> None:
+        file = os.open(tmp_path / "000001.seg", os.O_WRONLY | os.O_CREAT)
+        os.write(file, whole)
+        os.fsync(file)
+        os.write(file, b"SYNC")
+
+    disk = played(1, tmp_path, writes)
+    disk.damage(0.9)
+    held = (tmp_path / "000001.seg").read_bytes()
+    assert framing.was_synced(held, framing.parse(held, framing.read_header(held, "").size).end, marked=True)
+    disk.repair()
+    assert (tmp_path / "000001.seg").read_bytes() == whole + b"SYNC"
