@@ -64,7 +64,12 @@ class MeteredPlayer(Player):
         self, player: Player, clock: Callable[[], float] = time.perf_counter, cpu_clock: Callable[[], float] = whole_cpu_s
     ) -> None:
         self.name = player.name
-        self._player, self._clocks = player, (clock, cpu_clock, lambda: player.simulations if isinstance(player, NetworkPlayer) else 0)
+        self._player = player
+        self._clocks: Sequence[Callable[[], float]] = (
+            clock,
+            cpu_clock,
+            lambda: player.simulations if isinstance(player, NetworkPlayer) else 0,
+        )
         self._moves, self._spent = 0, [0.0, 0.0, 0.0]
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
