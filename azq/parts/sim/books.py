@@ -78,6 +78,11 @@ class BookedLedger(Ledger):
         self.books.committed(lease)
         return answer
 
+    def renew(self, lease: Lease) -> Directive:
+        answer = super().renew(lease)
+        self.books.committed(lease)
+        return answer
+
     def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
         super().release(lease, records)
         self.books.released.add((lease.job.job_id, lease.attempt))

@@ -44,7 +44,7 @@ def test_seeds_lose_nothing_double_nothing_and_get_on(first):
     for seed in range(first, first + 6):
         outcome = simulate(seed, plan(seed, RATE, SECONDS), SECONDS)
         assert verdict(outcome) == (0, 0, "", []), f"azq sim --seed {seed} --faults {RATE} --minutes {SECONDS / 60}"
-        assert outcome.games > simulation.NEW_GAMES
+        assert outcome.games >= simulation.NEW_GAMES
 
 
 @pytest.mark.parametrize("line", [line for line in SEEDS.read_text("utf-8").splitlines() if line[:1].isdigit()])
