@@ -104,13 +104,19 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
     """The result of games that are over, from the first player's seat."""
     if game.num_players() == 1:
         return _scores_of(spec, game, first, second, games)
-    seats, in_unit = game.num_players(), unit(game).convert
-    results = [(match_game.returns(), match_game.first_seat) for match_game in games]
-    shares = [share_of_first_place(returns, seat) for returns, seat in results]
-    wins, losses, share = sum(share == 1.0 for share in shares), sum(share == 0.0 for share in shares), sum(shares) / len(shares)
-    points, error = mean_and_error([in_unit(returns[seat]) for returns, seat in results], seats)
-    head = (spec, first, second, wins, len(games) - wins - losses, losses, now_ms())
-    return MatchResult(*head, seats=seats, share=share, points=points, points_se=error)
+    in_unit = unit(game).convert
+    returns = [game.returns() for game in games]
+    shares = [share_of_first_place(values, match_game.first_seat) for values, match_game in zip(returns, games, strict=True)]
+    wins, losses = sum(share == 1.0 for share in shares), sum(share == 0.0 for share in shares)
+    firsts = [in_unit(values[match_game.first_seat]) for values, match_game in zip(returns, games, strict=True)]
+    points, error = mean_and_error(firsts, game.num_players())
+    return MatchResult(
+        *(spec, first, second, wins, len(games) - wins - losses, losses, now_ms()),
+        seats=game.num_players(),
+        share=sum(shares) / len(shares),
+        points=points,
+        points_se=error,
+    )
 
 
 def _scores_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games: Sequence[MatchGame]) -> MatchResult:
@@ -119,11 +125,18 @@ def _scores_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games
     ours, theirs = ([in_unit(game.returns()[0]) for game in games[start::2]] for start in (0, 1))
     gaps = [mine - other for mine, other in zip(ours, theirs, strict=True)]
     wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
-    ours_mean, theirs_mean, (_, gap_se) = (mean_and_error(values, 1) for values in (ours, theirs, gaps))
+    (points, points_se), (second_points, second_se), (_, gap_se) = (mean_and_error(values, 1) for values in (ours, theirs, gaps))
     draws = len(gaps) - wins - losses
-    share = (wins + draws / 2) / len(gaps)
-    head = (spec, first, second, wins, draws, losses, now_ms())
-    return MatchResult(*head, 1, share, *ours_mean, "", "", *theirs_mean, gap_se)  # in the order of its fields
+    return MatchResult(
+        *(spec, first, second, wins, draws, losses, now_ms()),
+        seats=1,
+        share=(wins + draws / 2) / len(gaps),
+        points=points,
+        points_se=points_se,
+        second_points=second_points,
+        second_points_se=second_se,
+        gap_se=gap_se,
+    )
 
 
 def failed(spec: MatchSpec, reason: str) -> MatchResult:

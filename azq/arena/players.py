@@ -34,8 +34,15 @@ class NetworkPlayer(Player):
         if ground.evaluator is None:
             raise ConfigError(f"player {self.name} needs an evaluator")
         evaluator = joined(ground.evaluator, versions)
-        options = {name: getattr(ground, name) for name in ("slots", "seed", "tick", "move_ms", "clock")}
-        self._searcher = Searcher(ground.game, evaluator, ground.search, ground.num_simulations, weight_version=max(versions), **options)
+        self._searcher = Searcher(
+            *(ground.game, evaluator, ground.search, ground.num_simulations),
+            slots=ground.slots,
+            weight_version=max(versions),
+            seed=ground.seed,
+            tick=ground.tick,
+            move_ms=ground.move_ms,
+            clock=ground.clock,
+        )
 
     @property
     def simulations(self) -> int:
