@@ -102,7 +102,7 @@ def followed(
 ) -> tuple[list[Graded], list[float], str]:
     """The versions that were examined, the last one's losses, and why the run ended before its target.
 
-    At its target it plays on until the next version, so that games tell of the one that counts.
+    At its target it plays on until the next version, so that games tell of the one that counts, as a rule.
     """
     rows, losses, due_s, reached = list[Graded](), list[float](), 0.0, False
     try:
@@ -200,20 +200,25 @@ def claimed(place: Path, row: Graded) -> Path:
 
 
 def replayed(run: Path, row: Graded, rng: random.Random, games: int, progress: Progress) -> int:
-    """How many plies of drawn games, and of the last that the claimed version searched, are as recorded. Raises `Unsound`."""
-    drawn, last = list[int](), 0
+    """How many plies of drawn games, and of the last up to the claimed version, are as recorded. Raises `Unsound`, `NotFound`.
+
+    A version that the next one followed at once searched no game.
+    """
+    drawn, last = list[int](), (0, 0)
     for number, event in enumerate(SegmentReader(run / "segments").last(MOST_GAMES)):
         searched = np.frombuffer(event.record.weight_versions, "<u4")[np.frombuffer(event.record.simulations, "<u2") > 0]
-        last = event.record.uid if row.version in searched else last
+        if len(searched) and searched.max() <= row.version:
+            last = max(last, (int(searched.max()), event.record.uid))
         if len(searched) and (place := rng.randrange(number + 1)) < games:
             drawn[place : place + (len(drawn) == games)] = [event.record.uid]
-    if not last:
-        raise Unsound(f"none of its games was searched with version {row.version}, which it claims")
     config, counts = load(overrides=[f'home="{run.parent.absolute()}"']), Counter[str]()
-    for uid in dict.fromkeys([*drawn, last]):
+    replays = dict.fromkeys([*drawn, *filter(None, last[1:])])
+    if not replays:
+        raise Unsound("it has no games")
+    for uid in replays:
         counts.update(replay_game(config, run.name, uid, None, progress)["counts"])
     if counts[DIFFERS] > MOST_DIFFERING * counts.total():
-        raise Unsound(f"games replay otherwise: {counts[DIFFERS]} of {counts.total()} plies of {', '.join(map(str, [*drawn, last]))}")
+        raise Unsound(f"games replay otherwise: {counts[DIFFERS]} of {counts.total()} plies of {', '.join(map(str, replays))}")
     return counts.total()
 
 

@@ -97,9 +97,9 @@ def other_weights(place: Path, log: SeedLog) -> SeedLog:
     return claiming(replace(log, files=(files := digests(place / RUN))), sha256=files["weights/other.safetensors"])
 
 
-def other_games(place: Path, log: SeedLog) -> SeedLog:
+def other_games(place: Path, log: SeedLog, count: int = 8) -> SeedLog:
     shutil.rmtree(place / RUN / "segments")
-    events = [play_game(games.load("tic_tac_toe"), uid, weight_version=2) for uid in range(1, 9)]
+    events = [play_game(games.load("tic_tac_toe"), uid, weight_version=2) for uid in range(1, 1 + count)]
     with closing(SegmentLog(place / RUN / "segments", "tic_tac_toe")) as segments:
         segments.append([LogEntry(event.record.uid, count_samples(event), encode(event)) for event in events])
     return replace(log, files=digests(place / RUN))
@@ -121,6 +121,7 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
     "weights of another game": (other_weights, "its weights are of connect_four"),
     "other settings": (other_settings, "it ran with search.num_simulations = 8, and its entry has 16"),
     "other games": (other_games, "games replay otherwise"),
+    "no games": (lambda place, log: other_games(place, log, 0), "no games"),
     "worse weights": (lambda place, log: losing(log, 2, 0.0), "on its own sheet, worse than"),
     "better weights": (lambda place, log: losing(log, 12, 1.0), "on its own sheet, better than"),
     "too hard": (lambda place, log: losing(log, 2, 1.0), "by its log no version is at"),
