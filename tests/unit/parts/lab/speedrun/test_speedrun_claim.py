@@ -121,7 +121,7 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
     "weights of another game": (other_weights, "its weights are of connect_four"),
     "other settings": (other_settings, "it ran with search.num_simulations = 8, and its entry has 16"),
     "other games": (other_games, "games replay otherwise"),
-    "no games": (lambda place, log: other_games(place, log, 0), "no games"),
+    "no games": (lambda place, log: other_games(place, log, 0), "no recorded games in"),
     "worse weights": (lambda place, log: losing(log, 2, 0.0), "on its own sheet, worse than"),
     "better weights": (lambda place, log: losing(log, 12, 1.0), "on its own sheet, better than"),
     "too hard": (lambda place, log: losing(log, 2, 1.0), "by its log no version is at"),
