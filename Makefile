@@ -85,7 +85,7 @@ $(VENV)/.wasm: ops/locks/wasm.txt | $(BIN)/python
 	$(LOCKED) -r $<
 	@touch $@
 
-# Packages that few tests need: of `tracking.backends`, `azq sweep` and what Kubernetes is told.
+# Packages that few tests need: of `tracking.backends`, `azq sweep`, what Kubernetes is told and axe-core.
 $(VENV)/.extras: ops/locks/extras.txt | setup
 	$(LOCKED) -r $<
 	@touch $@

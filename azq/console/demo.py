@@ -7,8 +7,6 @@ import contextlib
 import gzip
 import hashlib
 import importlib
-import os
-import posixpath
 import random
 import re
 import shutil
@@ -87,7 +85,7 @@ def demo(port: int, *, open_browser: bool) -> None:
                 raise HTTPException(404)
             return FileResponse(await run_in_threadpool(network, game))
 
-        routes = [Route(f"/{NETWORKS}/{{game}}.json", playable), Mount("/", WebFiles(directory=folder / "pages", html=True))]
+        routes = [Route(f"/{NETWORKS}/{{game}}.json", playable), Mount("/", WebFiles(folder / "pages"))]
         app = Guarded(Starlette(routes=routes))
         listener.listen()  # a browser that is quicker than the server waits
         url = url_of(listener)
@@ -101,56 +99,33 @@ def demo(port: int, *, open_browser: bool) -> None:
 
 def write_pages(folder: Path, url: str = "") -> Path:
     """Writes everything but the networks; returns the folder, named by its content, of what pages load."""
+    from azq.process.site import Assets
+
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StateConflict(f"{folder} is not empty; name a new folder")
-    web, digest = folder / "web", hashlib.sha256()
-    shutil.copytree(WEB, web, ignore=_left_out)
-    for path in sorted(path for path in web.rglob("*") if path.is_file()):
-        digest.update(path.relative_to(web).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
-    assets = web.rename(folder / f"web-{digest.hexdigest()[:12]}")
-    _write_page(folder, "gallery", assets.name, "Play nine games", f"{url}{assets.name}/gallery/connect_four.png" if url else "")
+    web = folder / "assets" / "web"
+    others = {path.name for path in WEB.iterdir() if path.is_dir()} - {*PAGES}
+    shutil.copytree(WEB, web, ignore=lambda _, names: others.intersection(names))
+    assets = Assets({"web": web})
+    name = assets.name()
+    _write_page(folder, assets.page("web/gallery", ""), "Play nine games", f"{url}{name}/web/gallery/connect_four.png" if url else "")
+    page = assets.page("web/play", "../../")
     for game in pretrained.names():
-        title, image = game.replace("_", " ").capitalize(), f"{url}{assets.name}/gallery/{game}.png"
-        _write_page(folder / "play" / game, "play", assets.name, f"Play {title} against a network", image if url else "")
+        title, image = game.replace("_", " ").capitalize(), f"{url}{name}/web/gallery/{game}.png"
+        _write_page(folder / "play" / game, page, f"Play {title} against a network", image if url else "", game)
     (folder / NETWORKS).mkdir()
     (folder / GAMES).write_bytes(msgspec.json.encode([_entry(game) for game in pretrained.names()]))
-    return assets
+    return web.parent.rename(folder / name) / "web"
 
 
-def _write_page(folder: Path, page: str, assets: str, title: str, image: str) -> None:
-    """A page of `web` elsewhere, a game's in a folder of its name: links follow, modules load at once, link previews say what it is."""
-    root = "../" * (0 if page == "gallery" else 2)
-
-    def moved(link: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join("web", page, link[2]))
-        return f'{link[1]}="{root}{target.replace("web", assets, 1).lstrip(".")}"'
-
-    modules = _imports(WEB / page / f"{page}.js", {})
-    preloads = "".join(f'<link rel="modulepreload" href="../{module.relative_to(WEB).as_posix()}">\n' for module in modules)
-    preloads += f'<link rel="preload" href="../../{GAMES}" as="fetch" crossorigin>\n'
+def _write_page(folder: Path, text: str, title: str, image: str, game: str = "") -> None:
+    """A page, of one game or of all; link previews say what it is."""
     tags = {"og:title": title, "og:site_name": "azq", "og:image": image}
     previews = "".join(f'<meta property="{name}" content="{escape(text)}">\n' for name, text in tags.items() if text)
-    text = (WEB / page / "index.html").read_text("utf-8").replace("</head>", f"{preloads}</head>")
-    text = re.sub(r'\b(href|src)="([^":]+)"', moved, text)
-    if page == "play":
-        text = text.replace('<html lang="en">', f'<html lang="en" data-game="{folder.name}">')
+    preload = f'<link rel="preload" href="{"../../" if game else ""}{GAMES}" as="fetch" crossorigin>\n</head>'
+    text = re.sub("<title>.*</title>", f"<title>{escape(title)} · azq</title>\n{previews}", text).replace("</head>", preload)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "index.html").write_text(re.sub("<title>.*</title>", f"<title>{escape(title)} · azq</title>\n{previews}", text), "utf-8")
-
-
-def _imports(module: Path, modules: dict[Path, None]) -> dict[Path, None]:
-    """The modules that a module of pages imports, directly or not, each once."""
-    for name in re.findall(r'^import .* from "(\..+)";?$', module.read_text("utf-8"), re.MULTILINE):
-        imported = Path(os.path.normpath(module.parent / name))
-        if imported not in modules:
-            modules[imported] = None
-            _imports(imported, modules)
-    return modules
-
-
-def _left_out(folder: str, names: list[str]) -> set[str]:
-    inside = Path(folder)
-    return {name for name in names if name.startswith("__") or (inside == WEB and (inside / name).is_dir() and name not in PAGES)}
+    (folder / "index.html").write_text(text.replace('<html lang="en">', f'<html lang="en" data-game="{game}">') if game else text, "utf-8")
 
 
 def _entry(name: str) -> dict[str, Any]:

@@ -30,13 +30,12 @@ from azq.ledger.types import KEPT_EVENTS, RunState
 from azq.masking import masked_settings
 from azq.process.source import commit
 from azq.ratings.elo import version_of
-from azq.ratings.matches import WholeMatch
 from azq.samples.played import OPENING_PLIES
 from azq.samples.stats import stats
 from azq.status.curves import MEASURES, MOST_POINTS, Course, CurvePoint, read_course
 from azq.status.spending import money_of, read_spending
 from azq.status.stages import stages_of
-from azq.status.strength import NAMES, TEXTS
+from azq.status.strength import NAMES, TEXTS, headline, situation_of
 from azq.status.summary import evaluated
 from azq.wire import keys
 from azq.wire.codec import decode, skip_unreadable
@@ -48,9 +47,9 @@ EXAMPLES = 5  # of a kind of fault
 MATCHES = 40
 GAMES = 5_000  # the newest, of which the log is read
 LOOK = files("azq") / "web" / "look.css"  # of all pages
-STYLE = """main{max-width:980px}h2{margin-top:18px}td:last-child{white-space:normal;overflow-wrap:anywhere}pre{overflow-x:auto}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(360px,100%),1fr));gap:8px}main svg{width:100%}
-text{font-size:11px;fill:var(--muted)}.title{font-weight:600;fill:var(--ink)}.end{text-anchor:end}"""
+STYLE = """main{max-width:980px}h1+p{font-size:16px}h2{margin-top:18px}pre{overflow-x:auto}main svg{width:100%}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(360px,100%),1fr));gap:8px}.end{text-anchor:end}
+td:last-child{white-space:normal;overflow-wrap:anywhere}text{font-size:11px;fill:var(--muted)}.title{font-weight:600;fill:var(--ink)}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,9 @@ def read_events(bus: Bus, run: str) -> list[RunEvent]:
 def sections_of(course: Course, events: Sequence[RunEvent], spent: Spending | None = None) -> list[ReportSection]:
     """The whole page. Pure but for this azq's own version."""
     settings = masked_settings(msgspec.json.decode(course.view.record.sections))
+    situation = situation_of(course.view, course.standing, course.counts.finished, int(course.reached.steps))
     return [
-        ReportSection("", ("", ""), list(_heads(course, settings, spent))),
+        ReportSection("", ("", ""), list(_heads(course, settings, spent)), note=headline(situation)),
         _timeline(course, events),
         ReportSection("Curves", pictures=list(_charts(course))),
         _versions(course),
@@ -181,10 +181,11 @@ def _versions(course: Course) -> ReportSection:
 
 def _matches(course: Course) -> ReportSection:
     fixed = [rating for rating in course.standing.ratings if version_of(rating.player) is None]
-    rows = [
-        (match.first, match.second, f"{match.wins} / {match.draws} / {match.losses}", _share_or_scores(match), match.progress, match.error)
-        for match in course.standing.matches
-    ]
+    rows = []
+    for match in course.standing.matches:
+        share = f"{match.points:,.0f} - {match.second_points:,.0f}" if match.seats == 1 else f"{match.score:.1%}"
+        played = f"{match.wins} / {match.draws} / {match.losses}"
+        rows.append((match.first, match.second, played, share, match.progress, match.error))
     text = ", ".join(f"{rating.player} {rating.elo:+.0f}" for rating in fixed)
     note = f"Ratings of the opponents that never change: {text}." if text else ""
     if any(match.seats == 1 for match in course.standing.matches):
@@ -195,10 +196,6 @@ def _matches(course: Course) -> ReportSection:
         rows[:MATCHES],
         note=note,
     )
-
-
-def _share_or_scores(match: WholeMatch) -> str:
-    return f"{match.points:,.0f} - {match.second_points:,.0f}" if match.seats == 1 else f"{match.score:.1%}"
 
 
 def _cost(course: Course) -> ReportSection:
@@ -217,19 +214,14 @@ def _faults(course: Course, events: Sequence[RunEvent]) -> ReportSection:
     rows: list[tuple[str, ...]] = []
     for kind, count in Counter(event.kind for event in results).items():
         shown = [event for event in results if event.kind == kind][-EXAMPLES:]
-        rows += [
-            (kind if event is shown[0] else "", str(count) if event is shown[0] else "", _time(event.at_ms), _about(event))
-            for event in shown
-        ]
+        for event in shown:
+            about = ", ".join(f"{name} {value}" for name, value in event.about.items() if value)
+            rows.append((*((kind, str(count)) if event is shown[0] else ("", "")), _time(event.at_ms), about))
     rows += [("match", "", _time(match.finished_ms), match.error) for match in course.standing.matches if match.error]
     rows += [("worker", "", "", str(stranger)) for stranger in course.standing.strangers]
     counts = course.counts
     note = f"{counts.abandoned} games abandoned, {counts.duplicates_dropped} duplicates dropped."
     return ReportSection("Faults", ("what", "times", "when, the newest", "about"), rows, note=note if rows else f"None is recorded. {note}")
-
-
-def _about(event: RunEvent) -> str:
-    return ", ".join(f"{name} {value}" for name, value in event.about.items() if value)
 
 
 def _measured(course: Course) -> list[tuple[str, list[CurvePoint]]]:

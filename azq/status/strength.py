@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from azq.ledger.records import known_section
-from azq.ledger.types import RunState
+from azq.ledger.types import RunState, RunView
 from azq.ratings.elo import ANCHOR, Rating, Scored, version_of, versions_of
 from azq.ratings.matches import WholeMatch
 from azq.ratings.outliers import Outlier
@@ -204,7 +204,7 @@ def against_fixed(game: str, matches: Sequence[WholeMatch]) -> list[Measure]:
     kind = HEADLINES.get(game)
     if kind not in ("points", "share"):
         return []
-    met = [match for match in matches if match.games and _is_fixed(match)]
+    met = [match for match in matches if match.games and version_of(match.first) is not None and not versions_of(match.second)]
     newest = max((version_of(match.first) or 0 for match in met), default=0)
     hardest = min((match for match in met if version_of(match.first) == newest), default=None, key=lambda match: match.score)
     played = {version_of(match.first) or 0: match for match in reversed(met) if hardest and match.second == hardest.second}
@@ -221,16 +221,13 @@ def _against(kind: Literal["points", "share"], version: int, match: WholeMatch) 
     return Measure(kind, NAMES[kind], text, value, value - half, value + half, version, match.second)
 
 
-def _is_fixed(match: WholeMatch) -> bool:
-    return version_of(match.first) is not None and not versions_of(match.second)
-
-
 def _newest(rows: Sequence[Any]) -> Any:
     return max((row for row in rows if version_of(row.player) is not None), default=None, key=lambda row: version_of(row.player) or 0)
 
 
 STANDING_STILL_S = 900.0  # after which a measure that did not move is worth a word
 CLEAR = 0.1  # of a measure without an interval
+FEWEST_TO_JUDGE = 4  # values of which the last half says whether a run still improves
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,15 +239,23 @@ class Situation:
     active_s: float
     first: Kind  # what the game is judged by
     trends: Trends = field(default_factory=dict)
-    eta_s: float | None = None
     games: int = 0
     step: int = 0
     anchored: bool = False  # whether a match was played with the player whose Elo is 0
+    eta_s: float | None = None
     trouble: str = ""  # why there is nothing to learn from, or who dies again and again
 
 
+def situation_of(view: RunView, standing: Standing, games: int, step: int, **more: Any) -> Situation:
+    """Of a run as it is recorded, with more that is known of one at work."""
+    game = game_of(view.record)
+    known = trends(game, standing)
+    anchored = any(rating.player == ANCHOR for rating in standing.ratings)
+    return Situation(view.record.run, view.state, view.active_ms / 1000, headline_kind(game, known), known, games, step, anchored, **more)
+
+
 def headline(now: Situation) -> str:
-    """The verdict with the first and the newest value of the game's measure, the Elo and the time left."""
+    """The verdict with the first and the newest value of the game's measure, the Elo and the time left, or at the end the last half."""
     values = now.trends.get(now.first, ())
     if now.state is RunState.RUNNING and now.trouble:
         return f"Not learning: {now.trouble}"
@@ -278,25 +283,25 @@ def span(seconds: float) -> str:
 
 def _verdict(values: Sequence[Measure], now: Situation) -> str:
     elo = now.trends.get("elo", ())
-    change = _change_of(values) if now.first not in LESS_IS_BETTER else -_change_of(values)
-    if change > 0 or (change == 0 and len(elo) > 1 and _change_of(elo) > 0):
+    change = _gain(values, now.first)
+    if change > 0 or (change == 0 and len(elo) > 1 and _gain(elo, "elo") > 0):
         return "Learning well"
     if change == 0 and now.active_s < STANDING_STILL_S:
         return "Training, no clear change yet"
     return f"{'Getting worse' if change < 0 else 'Standing still'} (`azq why {now.run}` looks for the cause)"
 
 
-def _change_of(values: Sequence[Measure]) -> float:
-    """How far the newest value is from the first; 0 where that is within the 95 % interval of the difference."""
+def _gain(values: Sequence[Measure], kind: Kind) -> int:
+    """1 where the newest value is better than the first, -1 where it is worse; 0 within the 95 % interval of the difference."""
     first, last = values[0], values[-1]
     if first.value is None or last.value is None:
-        return 0.0
-    change = last.value - first.value
+        return 0
+    change = (last.value - first.value) * (-1 if kind in LESS_IS_BETTER else 1)
     if first.low is None or first.high is None or last.low is None or last.high is None:
         noise = CLEAR * abs(first.value)
     else:
         noise = hypot((first.high - first.low) / 2, (last.high - last.low) / 2)
-    return change if abs(change) > noise else 0.0
+    return (change > noise) - (change < -noise)
 
 
 def _joined(verdict: str, values: Sequence[Measure], now: Situation) -> str:
@@ -304,7 +309,10 @@ def _joined(verdict: str, values: Sequence[Measure], now: Situation) -> str:
     elo = now.trends.get("elo", ())
     if elo and now.anchored and now.first != "elo" and elo[-1].text != TOO_FEW:
         facts.append(f"{elo[-1].value:+.0f} Elo against {ANCHOR}")
-    if now.eta_s is not None and now.state is RunState.RUNNING:
+    if now.state is not RunState.RUNNING and len(values) >= FEWEST_TO_JUDGE:
+        half = values[(len(values) - 1) // 2 :]
+        facts.append(f"{('no clear change', 'still improving', 'worse')[_gain(half, now.first)]} since v{half[0].version}")
+    elif now.eta_s is not None and now.state is RunState.RUNNING:
         facts.append(f"{span(now.eta_s)} left")
     return f"{verdict}: {'; '.join(facts)}"
 

@@ -13,7 +13,6 @@ from azq.config import NetworkConfig
 from azq.goals import Done, Goals
 from azq.ledger.records import known_section, max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
-from azq.ratings.elo import ANCHOR
 from azq.ratings.matches import WholeMatch, part_of
 from azq.status.conditions import Died, crash_loops, mended_texts, no_games
 from azq.status.history import STILL, Pace, counters, latest
@@ -23,14 +22,12 @@ from azq.status.state import SILENT, stalled
 from azq.status.strength import (
     UNRATED,
     Measure,
-    Situation,
     Standing,
     Strength,
-    Trends,
     game_of,
     headline,
-    headline_kind,
     measures,
+    situation_of,
     strength,
     trends,
 )
@@ -214,6 +211,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     plays = strength(facts.standing, game)
     trend = trends(game, facts.standing)
     loops, games_missing = crash_loops(facts.deaths, now_ms, name), missing_games(facts, rates)
+    trouble = " and ".join(filter(None, (games_missing, *map(str, loops))))
     return RunStatus(
         run=name,
         state=view.state,
@@ -232,7 +230,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         serving_version=serving,
         strength=plays,
         measures=measures(game, trend),
-        headline=headline(_situation(facts, trend, eta_s, " and ".join(filter(None, (games_missing, *map(str, loops)))))),
+        headline=headline(situation_of(view, facts.standing, counts.finished, last_learner(facts).step, eta_s=eta_s, trouble=trouble)),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
@@ -263,13 +261,6 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         ledger_mended=len(facts.mended),
         stages=stages_of(view, facts.firsts, evaluated(facts.standing, facts.jobs), now_ms),
     )
-
-
-def _situation(facts: RunFacts, trend: Trends, eta_s: float | None, trouble: str) -> Situation:
-    view, first = facts.view, headline_kind(game_of(facts.view.record), trend)
-    games, step = facts.counts.finished, last_learner(facts).step
-    anchored = any(rating.player == ANCHOR for rating in facts.standing.ratings)
-    return Situation(view.record.run, view.state, view.active_ms / 1000, first, trend, eta_s, games, step, anchored, trouble)
 
 
 def missing_games(facts: RunFacts, rates: Pace) -> str:

@@ -36,7 +36,7 @@ export class Board {
     this.from = this.cursor = this.view = null;
     this.face = h("div");
     this.announced = h("p", { class: "announced", "aria-live": "polite" });
-    this.element = h("div", { class: "board" }, this.face, this.announced);
+    this.element = h("div", { class: "board", tabindex: onAct && -1 }, this.face, this.announced);
     if (!onAct) return;
     this.element.addEventListener("click", ({ target }) => this.#choose(target.closest("[data-action], [data-from]")));
     this.element.addEventListener("keydown", (event) => this.#key(event));
@@ -55,7 +55,7 @@ export class Board {
     const players = view.names?.length ?? view.returns?.length ?? 2;
     this.view = { seat: null, actions: [], hint: null, actor: null, names: Array.from({ length: players }, (_, player) => seatName(view.game, player)), ...view };
     this.#show();
-    if (held && !this.element.contains(document.activeElement)) (this.element.querySelector('[tabindex="0"], .beside button') ?? this.element).focus();
+    if (held && [document.body, this.element].includes(document.activeElement)) (this.element.querySelector('[tabindex="0"], .beside button') ?? this.element).focus();
     if (fresh) this.#settle();
   }
 

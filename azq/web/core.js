@@ -4,6 +4,7 @@
 // Views that `packed` and `owners` return are valid until the next call into the module: memory may move when it grows.
 // Whatever is wrong with an argument is an Error that names the thing, the place and the remedy, and nothing has changed then.
 
+import { fetchBytes } from "./address.js"
 import { Calls, encoded, integer, word64 } from "./calls.js"
 import { Search } from "./search.js"
 
@@ -13,8 +14,10 @@ export const TERMINAL_PLAYER = -4
 /** The core from the bytes of azq.wasm, or from where they are served. */
 export async function loadCore(source) {
   if (typeof WebAssembly !== "object") throw new Error("this browser lacks WebAssembly; use a newer one")
-  const bytes = typeof source === "string" || source instanceof URL ? await fetched(source) : source
-  const module = await WebAssembly.compile(bytes)
+  const bytes = typeof source === "string" || source instanceof URL ? await fetchBytes(source, "the games' rules are") : source
+  const module = await WebAssembly.compile(bytes).catch((error) => {
+    throw new Error(`this browser does not take the games' WebAssembly; allow it for this site (${error.message})`)
+  })
   const imports = {}
   for (const { module: from, name } of WebAssembly.Module.imports(module)) {
     imports[from] ??= {}
@@ -23,12 +26,6 @@ export async function loadCore(source) {
   const instance = await WebAssembly.instantiate(module, imports)
   instance.exports._initialize?.()
   return new Core(instance.exports)
-}
-
-async function fetched(url) {
-  const response = await fetch(url)
-  if (!response.ok) throw new Error(`${url}: the server answered ${response.status}; reload the page, or ask who runs it`)
-  return response.arrayBuffer()
 }
 
 class Core {

@@ -137,7 +137,7 @@ def forwarding(headers: Headers) -> str:
 MAX_BODY_BYTES = 1024 * 1024
 PROBES = frozenset({"/healthz", "/readyz"})  # for machines that hold no token, as often as they like
 STATIC_PATHS = frozenset({"/", "/play", "/favicon.ico", "/docs"})
-STATIC_FOLDERS = ("/page/", "/web/")  # pages hold no secret; each asks for the token and sends it with each request
+STATIC_FOLDERS = ("/page/", "/web/", "/assets-")  # pages hold no secret; each asks for the token and sends it with each request
 
 
 class Guard:

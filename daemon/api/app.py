@@ -10,10 +10,10 @@ from string import Template
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 
 import azq
-from azq.process.site import Guarded, WebFiles
+from azq.process.site import Assets, Guarded
 from azq.status.events import Auditor
 from azq.status.schemas import ProblemOut
 from daemon.api import conventions, events, fleet, jobs, moves, recorded, runs, weights
@@ -43,10 +43,11 @@ def create_app(services: Services, of_parts: Iterable[APIRouter] = ()) -> FastAP
     app.state.services = services
     for router in (
         *(runs.router, weights.router, weights.promotions, events.router, events.audit_router),
-        *(recorded.router, recorded.compared, recorded.studies, moves.router, jobs.router, fleet.router, *of_parts, pages),
+        *(recorded.router, recorded.compared, recorded.studies, moves.router, jobs.router, fleet.router, *of_parts),
     ):
         app.include_router(router)
-    mount_pages(app)
+    app.add_api_route("/docs", reference, include_in_schema=False, response_class=HTMLResponse)
+    app.router.routes += Assets({"page": FOLDER, "web": WEB}).routes(LEADING)
     conventions.install(app)
     app.state.turns = Turns(moves.SEARCHES, moves.QUEUE)
     app.state.auditor = Auditor(services.bus)
@@ -59,37 +60,11 @@ def create_app(services: Services, of_parts: Iterable[APIRouter] = ()) -> FastAP
 
 FOLDER = str(files("daemon") / "page")
 WEB = str(files("azq") / "web")  # the play page, and what all pages share
+LEADING = {"/": "./page/", "/play": "./web/play/", "/favicon.ico": "./web/icon.svg"}
 REFERENCE = files("daemon.api") / "reference.html"
-pages = APIRouter(include_in_schema=False)
-
-
-@pages.get("/")
-def root_page() -> RedirectResponse:
-    return RedirectResponse("./page/")
-
-
-@pages.get("/play")
-def play_page() -> RedirectResponse:
-    """A browser takes the fragment along, where a link has the position."""
-    return RedirectResponse("./web/play/")
-
-
-@pages.get("/favicon.ico")
-def icon() -> FileResponse:
-    """The icon, for browsers that ask for it unasked."""
-    return FileResponse(f"{WEB}/icon.svg", media_type="image/svg+xml")
-
-
-def mount_pages(app: FastAPI) -> None:
-    """Serves the files below `/page/` and `/web/`."""
-    for path, folder in (("/page", FOLDER), ("/web", WEB)):
-        app.mount(path, WebFiles(directory=folder, html=True))
-
-
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
-@pages.get("/docs")
 def reference(request: Request) -> HTMLResponse:
     """The page. It tells what this azq can do and nothing of what it holds, so it needs no token."""
     return HTMLResponse(render_reference(request.app.openapi(), tell_version=request.scope[IDENTITY] is not None))
@@ -97,8 +72,7 @@ def reference(request: Request) -> HTMLResponse:
 
 def render_reference(schema: Mapping[str, Any], *, tell_version: bool = True) -> str:
     """An OpenAPI schema as HTML: a row for each operation, with the scope that a token needs."""
-    cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in reference_rows(schema))
-    lines = "\n".join(f"<tr>{row}</tr>" for row in cells)
+    lines = "\n".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in reference_rows(schema))
     version = f" {schema['info']['version']}" if tell_version else ""
     title, about = escape(f"{schema['info']['title']}{version}"), escape(schema["info"]["description"])
     return Template(REFERENCE.read_text("utf-8")).substitute(title=title, about=about, rows=lines)
@@ -110,6 +84,5 @@ def reference_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, s
         for method in METHODS:
             if (operation := item.get(method)) is not None:
                 scopes = {scope for entry in operation.get("security", ()) for held in entry.values() for scope in held}
-                does = operation.get("description") or operation.get("summary", "")
-                first = does.strip().partition("\n")[0]
+                first = (operation.get("description") or operation.get("summary", "")).strip().partition("\n")[0]
                 yield method.upper(), f"<code>{escape(path)}</code>", escape(", ".join(sorted(scopes)) or "none"), escape(first)

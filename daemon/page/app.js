@@ -106,11 +106,10 @@ window.addEventListener("hashchange", route);
 
 document.querySelector("header").append(notices.element, themeButton());
 takeToken();
-(async () => {
-  await guarded(askRuns);
-  route();
-  for (;;) {
-    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
-    if (!document.hidden || notices.wanted) await guarded(askRuns);
-  }
-})();
+if (place().run) route();  // what the address names is asked for at once
+await guarded(askRuns);
+route();
+for (;;) {
+  await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+  if (!document.hidden || notices.wanted) await guarded(askRuns);
+}

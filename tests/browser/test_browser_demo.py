@@ -54,13 +54,6 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     seen.context.close()
 
 
-def test_what_is_not_shipped_is_not_there(url: str, browser: Any) -> None:
-    page = browser.new_page()
-    assert page.goto(f"{url}/site/chess.json").status == 404
-    assert page.goto(f"{url}/web/contribute/").status == 404
-    page.close()
-
-
 def test_a_visitor_pulls_twenty_plugs_and_the_ledger_balances(url: str, browser: Any) -> None:
     seen = Visit(browser, url)
     seen.page.get_by_role("link", name="pull a plug").click()

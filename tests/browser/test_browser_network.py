@@ -15,7 +15,7 @@ from tab_site import TabSite
 from whole_networks import GOLDEN, write_whole
 
 LOGITS_OFF = 2e-6  # of the largest logit
-GPU_OFF = 1e-5  # the same on WebGPU
+VALUES_OFF = GPU_OFF = 1e-5  # the same on WebGPU
 SOFTWARE_GPU = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
 
 
@@ -67,8 +67,9 @@ def test_trained_networks_answer_as_in_pytorch(site: TabSite, cases: tuple[Path,
         assert row["backend"] == "wasm"
         assert "WebGPU adapter" in row["fallback"]
         assert row["logitsOff"] <= LOGITS_OFF * cases[1][row["kind"]]["scale"]
+        assert row["valuesOff"] <= VALUES_OFF
         assert row["sameAlone"]
-        assert "values are off" in row["refused"]
+        assert "self-test on wasm: values are off" in row["refused"]
 
 
 def test_networks_in_whole_numbers_evaluate_to_the_golden_bits(site: TabSite, tmp_path: Path) -> None:

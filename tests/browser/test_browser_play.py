@@ -106,19 +106,6 @@ def test_connect_four_is_played_to_the_end_by_clicks_and_analysed(table: Any) ->
     assert seen.complaints == []
 
 
-@pytest.mark.slow
-def test_backgammon_is_played_with_dice(table: Any) -> None:
-    seen = table("backgammon")
-    assert seen.wait()
-    assert 1 <= seen.page.locator(".scene [data-die]").count() <= 4
-    seen.play(plies=40)
-    assert seen.page.locator(".scene .disc").count() > 10
-    moves = seen.page.locator("#played li").all_inner_texts()
-    assert any("rolls" in move for move in moves)
-    assert any("/" in move for move in moves)
-    assert seen.complaints == []
-
-
 HANDS = "document.documentElement.outerHTML + location.href"
 
 
@@ -189,7 +176,7 @@ def late_backgammon(left: int = 60) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "hex", "othello", "blob", "beasty_bar", "backgammon"])
+@pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "hex", "othello", "gomoku", "2048", "blob", "beasty_bar", "backgammon"])
 def test_the_keyboard_alone_plays_a_game(table: Any, game: str) -> None:
     seen, luck = table(game, late_backgammon() if game == "backgammon" else ""), random.Random(2)
     for turn in range(500):
@@ -202,15 +189,6 @@ def test_the_keyboard_alone_plays_a_game(table: Any, game: str) -> None:
     assert seen.status in RESULTS
     assert seen.page.locator(".announced").inner_text()
     assert seen.complaints == []
-
-
-def test_dark_and_narrow(table: Any) -> None:
-    seen = table("othello", color_scheme="dark")
-    assert seen.wait()
-    seen.page.set_viewport_size({"width": 400, "height": 820})
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 400
-    seen.page.get_by_role("button", name="Hint").click()
-    seen.page.locator(".scene .hint").first.wait_for()
 
 
 @pytest.mark.parametrize(
@@ -260,10 +238,28 @@ def test_a_gateway_has_the_same_page_where_all_happens_in_the_tab(browser: Any, 
         seen.close()
 
 
-def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any) -> None:
-    seen = table("connect_four", f"run={RUN}&moves=zz.1")
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [(f"run={RUN}&moves=zz.1", "the link's moves"), ("run=nosuch", f"there is no run nosuch to play against; this is {RUN}")],
+)
+def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any, address: str, said: str) -> None:
+    seen = table("connect_four", address)
     assert seen.wait()
-    assert "the link's moves" in seen.page.locator("#problem").inner_text()
+    assert said in seen.page.locator("#problem").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("delete globalThis.WebAssembly", "this browser lacks WebAssembly; use a newer one"),
+        (
+            "WebAssembly.compile = async () => { throw new Error('no') }",
+            "this browser does not take the games' WebAssembly; allow it for this site (no)",
+        ),
+    ],
+)
+def test_a_browser_that_cannot_is_told_so(table: Any, script: str, said: str) -> None:
+    table("connect_four", script=script).page.locator("#problem", has_text=said).wait_for()
 
 
 def test_a_daemon_that_dies_in_mid_move_is_waited_for_and_the_game_goes_on(table: Any) -> None:
@@ -306,18 +302,20 @@ def test_a_daemon_that_cannot_answer_now_is_asked_again_and_its_reason_is_shown(
     assert seen.page.locator(".scene [data-disc]").count() == 2
 
 
-def test_a_page_that_is_opened_before_the_daemon_answers_begins_when_it_does(table: Any) -> None:
+def test_what_is_not_there_yet_and_a_token_that_is_asked_for_are_waited_for(table: Any) -> None:
     seen = table("connect_four")
-    assert seen.wait()
-    lifted = threading.Event()
-    seen.page.route(
-        "**/v1/runs",
-        lambda route: route.continue_() if lifted.is_set() else route.fulfill(status=503, json={"detail": "the control plane is away"}),
-    )
-    seen.page.reload()
-    until(lambda: seen.status == LOST, "the page waits")
-    lifted.set()
-    assert seen.wait()
+    away = {"status": 503, "json": {"detail": "the control plane is away"}}
+    for place, answer in {"**/v1/runs": lambda route: route.fulfill(**away), "**/azq.wasm": lambda route: route.abort()}.items():
+        seen.page.route(place, answer)
+        seen.page.reload()
+        until(lambda: seen.status == LOST and seen.page.locator("#problem").inner_text(), "the page waits and says for what")
+        seen.page.unroute(place)
+        assert seen.wait()
+    seen.page.route("**/moves", lambda route: route.fulfill(status=401, json={"detail": "another token now"}), times=1)
+    seen.page.locator('.scene [data-place="3"]').click()
+    seen.page.locator("#token").fill("long-secret-1")
+    seen.page.get_by_role("button", name="Sign in").click()
+    until(lambda: seen.page.locator(".scene [data-disc]").count() == 2, "an answer")
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ class Prefixed:
 
 
 def walk(ask: Callable[[str], Answer], base: str, starts: tuple[str, ...]) -> set[str]:
-    """Follows redirects, links, imports and assets from these pages of the site at `base`; the places found, as the site knows them.
+    """Follows redirects, links, imports and assets from these pages of the site at `base`; the places found, without names of content.
 
     Fails where one lies outside `base` or is not answered with 200.
     """
@@ -105,4 +105,4 @@ def walk(ask: Callable[[str], Answer], base: str, starts: tuple[str, ...]) -> se
             place = found if isinstance(found, str) else "".join(found)
             if not place.startswith(("data:", "node:")) and not (pattern is IN_SCRIPT and place.endswith("/")):  # what others lie in
                 waiting.append(urljoin(url, place).partition("#")[0])
-    return {url.removeprefix(base) for url in seen}
+    return {re.sub(r"^/assets-\w+", "", url.removeprefix(base)) for url in seen}

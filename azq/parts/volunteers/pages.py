@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import lru_cache, partial
 from http import HTTPStatus
 from importlib.resources import files
@@ -19,8 +19,8 @@ from starlette import status
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from azq import logs
@@ -32,7 +32,7 @@ from azq.games.files import GameFiles
 from azq.parts.volunteers.gateway import Gateway
 from azq.parts.volunteers.hub import Backing, RunHub
 from azq.parts.volunteers.models import Networks
-from azq.process.site import POLICY, SOCKETS, Guarded, WebFiles
+from azq.process.site import FOREVER, POLICY, SOCKETS, Assets, Guarded
 from azq.ratings.elo import version_of
 from azq.status.observe import Standings, read_standing
 from azq.status.strength import TOO_FEW, Standing, headline_kind, trends
@@ -42,7 +42,7 @@ from azq.wire.codec import decode
 from azq.wire.messages import BROWSER_PREFIX, LearnerStatus, MatchResult, SampleEvent
 
 FOLDER = str(files("azq") / "web")
-FOREVER = "public, max-age=31536000, immutable"
+LEADING = {"/": "./web/contribute/", "/progress": "./web/progress/", "/play": "./web/play/", "/favicon.ico": "./web/icon.svg"}
 NETWORKS_KEPT = 4
 PUBLIC_LIFE_S = 2.0
 LEADERS = 100
@@ -74,23 +74,18 @@ class OwnHosts:
 
     def _takes(self, headers: Headers, kind: str) -> bool:
         host, origin = headers.get("host", ""), headers.get("origin", "")
-        if not (_is_address(_name(f"//{host}")) or (self._own.netloc and _name(f"//{host}") == self._own.hostname)):
+        if not _is_own(host, self._own.hostname):
             return False
         return kind != "websocket" or not origin or urlsplit(origin).netloc in (host, self._own.netloc or host)
 
 
-def _name(url: str) -> str:
-    """The host of an address; empty where it has none."""
+def _is_own(host: str, name: str | None) -> bool:
+    """Whether a Host header has an address, localhost or this name."""
     try:
-        return urlsplit(url).hostname or ""
+        asked = urlsplit(f"//{host}").hostname or ""
+        return asked in ("localhost", name) or bool(ip_address(asked))
     except ValueError:
-        return ""
-
-
-def _is_address(host: str) -> bool:
-    with suppress(ValueError):
-        return bool(ip_address(host))
-    return host == "localhost"
+        return False
 
 
 def network_files(networks: Networks) -> Callable[[Request], Awaitable[Response]]:
@@ -119,24 +114,23 @@ def network_files(networks: Networks) -> Callable[[Request], Awaitable[Response]
     return answer
 
 
-class PublicFigures:
+def public_figures(figures: Callable[[str], object]) -> Callable[[Request], Awaitable[Response]]:
     """Public figures of each run, `?run=NAME`, computed at most every other second for all visitors."""
+    cache: dict[str, tuple[float, bytes]] = {}  # with the end of its life, by run
+    lock = asyncio.Lock()
 
-    def __init__(self, figures: Callable[[str], object]) -> None:
-        self._figures = figures
-        self._cache: dict[str, tuple[float, bytes]] = {}  # with the end of its life, by run
-        self._lock = asyncio.Lock()
-
-    async def answer(self, request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         run = request.query_params.get("run", "")
-        async with self._lock:
-            until_s, body = self._cache.get(run, (0.0, b""))
+        async with lock:
+            until_s, body = cache.get(run, (0.0, b""))
             if time.monotonic() < until_s:
                 return Response(body, media_type="application/json")
-            answer = await answered(partial(self._figures, run))
+            answer = await answered(partial(figures, run))
             if answer.status_code == HTTPStatus.OK:
-                self._cache[run] = time.monotonic() + PUBLIC_LIFE_S, bytes(answer.body)
+                cache[run] = time.monotonic() + PUBLIC_LIFE_S, bytes(answer.body)
             return answer
+
+    return answer
 
 
 async def answered(call: Callable[[], object]) -> Response:
@@ -161,27 +155,17 @@ def make_site(gateway: Gateway, networks: Networks, public: Public, url: str = "
         for task in tasks:
             task.cancel()
 
-    def to(place: str) -> Callable[[Request], Response]:
-        return lambda request: RedirectResponse(place)
-
-    def is_well(request: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
     async def game(request: Request) -> Response:
         return await answered(partial(public.game, request.path_params["uid"], request.query_params.get("run", "")))
 
     routes: list[BaseRoute] = [
-        Route("/", to("./web/contribute/")),
-        Route("/progress", to("./web/progress/")),
-        Route("/play", to("./web/play/")),
-        Route("/favicon.ico", to("./web/icon.svg")),
-        Route("/healthz", is_well),
-        Route("/v1/public", PublicFigures(public.figures).answer),
-        Route("/v1/public/play", PublicFigures(public.playable).answer),
+        Route("/healthz", PlainTextResponse("ok\n"), methods=["GET"]),
+        Route("/v1/public", public_figures(public.figures)),
+        Route("/v1/public/play", public_figures(public.playable)),
         Route("/v1/public/games/{uid:int}", game),
         Route("/models/{name}", network_files(networks)),
         WebSocketRoute("/v1/volunteers/tab", gateway.talk),
-        Mount("/web", WebFiles(directory=FOLDER, html=True, check_dir=False)),
+        *Assets({"web": FOLDER}).routes(LEADING),
     ]
     return Guarded(OwnHosts(Starlette(routes=routes, lifespan=life), url), POLICY + SOCKETS)
 

@@ -1,6 +1,6 @@
 // The page on which a browser makes games for a run: its controls, what it does, and the threads between gateway and workers.
 
-import { at } from "../address.js";
+import { at, fetchBytes } from "../address.js";
 import { Board } from "../board.js";
 import { h, show } from "../dom.js";
 import { clock, count, many, whole } from "../format.js";
@@ -16,7 +16,7 @@ import { CONTROLS, load, running as going, save, token } from "./settings.js";
 
 const PAGE = "2"; // of what the gateway speaks with
 const AHEAD = 2; // games asked for, for each that is played: the next one is there when one ends
-const TELL_MS = 3000, RUN_MS = 15_000, RATES_S = 10;
+const TELL_MS = 3000, AGAIN_MS = 2000, RUN_MS = 15_000, RATES_S = 10;
 const $ = (id) => document.getElementById(id);
 
 const settings = load();
@@ -87,9 +87,7 @@ async function fetchModel(model) {
 /** {name, params, version, bytes, test}, as worker.js takes it. */
 async function fetched({ game, params, version, sha256: wanted, positions, logits, values, tolerance }) {
   if (!wanted) return { name: game, params, version, sha256: wanted, bytes: null };
-  const response = await fetch(at(`/models/${wanted}.onnx`));
-  if (!response.ok) throw new Error(`weights ${version} are not there (${response.status}); the ones before stay in use`);
-  const bytes = new Uint8Array(await response.arrayBuffer());
+  const bytes = await fetchBytes(at(`/models/${wanted}.onnx`), `weights ${version} are`);
   if (sha256(bytes) !== wanted) throw new Error(`weights ${version} were damaged on their way; the ones before stay in use`);
   return { name: game, params, version, sha256: wanted, bytes, test: { positions, logits: floats(logits), values: floats(values), tolerance } };
 }
@@ -155,7 +153,8 @@ async function start() {
     power ??= await watchPower(steer);
     crew ??= await hire();
   } catch (error) {
-    return fail("page", `${error.message}; load the page again`);
+    if (error.status === 503) setTimeout(start, AGAIN_MS);
+    return fail("page", `${error.message}; ${error.status === 503 ? "trying again" : "load the page again"}`);
   }
   me.since = Date.now();
   going.set(true);
@@ -167,9 +166,7 @@ async function start() {
 const employ = () => crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
 
 async function hire() {
-  const response = await fetch("../azq.wasm");
-  if (!response.ok) throw new Error(`the games' rules are not there (${response.status})`);
-  const bytes = new Uint8Array(await response.arrayBuffer());
+  const bytes = await fetchBytes(new URL("../azq.wasm", import.meta.url), "the games' rules are");
   core = sha256(bytes);
   return new Crew(bytes, {
     finished: (game) => link.offer(game),

@@ -7,20 +7,20 @@ import { percent, whole } from "../format.js";
 import { themeButton } from "../frame.js";
 import { RULES } from "../rules.js";
 
+const tell = (text) => { document.getElementById("problem").textContent = text; };
+
 document.querySelector("header").append(themeButton());
-try {
-  const games = await call("/games.json");
-  show(document.getElementById("games"), games.map(({ game, position, measured, levels }) => {
-    const { title, rules } = RULES[game];
-    return h("section", { class: "panel", "data-game": game }, h("h2", {}, title),
-      h("a", { class: "preview", "aria-hidden": "true", tabindex: -1, href: `play/${game}/` }, preview(game, position)),
-      h("ol", {}, rules.map((rule) => h("li", {}, rule))),
-      levels.length || measured ? h("p", { class: "muted" }, levels.length ? spread(levels) : strength(measured)) : "",
-      h("a", { class: "button", href: `play/${game}/`, "aria-label": `Play ${title}` }, "Play"));
-  }));
-} catch (error) {
-  document.getElementById("problem").textContent = `The list of games could not be read (${error.message}); reload the page.`;
-}
+let games;
+while (!(games = await call("/games.json").catch(() => tell("The list of games is out of reach. Trying again…")))) await new Promise((resolve) => setTimeout(resolve, 2000));
+tell("");
+show(document.getElementById("games"), games.map(({ game, position, measured, levels }) => {
+  const { title, rules } = RULES[game];
+  return h("section", { class: "panel", "data-game": game }, h("h2", {}, title),
+    h("a", { class: "preview", "aria-hidden": "true", tabindex: -1, href: `play/${game}/` }, preview(game, position)),
+    h("ol", {}, rules.map((rule) => h("li", {}, rule))),
+    levels.length || measured ? h("p", { class: "muted" }, levels.length ? spread(levels) : strength(measured)) : "",
+    h("a", { class: "button", href: `play/${game}/`, "aria-label": `Play ${title}` }, "Play"));
+}));
 
 function preview(game, text) {
   const board = new Board();

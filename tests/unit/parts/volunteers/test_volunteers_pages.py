@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,17 +97,6 @@ def test_the_core_and_scripts_are_packed_for_browsers_that_accept_it(client: Tes
     assert "Content-Encoding" not in plain.headers
     script = client.get("/web/page.js", headers={"Accept-Encoding": "gzip"})
     assert (script.headers["Content-Encoding"], script.text) == ("gzip", "let text\n" * 100)
-    again = client.get("/web/azq.wasm", headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["ETag"]})
-    assert again.status_code == 304
-
-
-def test_a_file_is_downloaded_again_only_if_it_changed(client: TestClient, tmp_path: Any) -> None:
-    page = tmp_path / "contribute" / "index.html"
-    known = {"If-None-Match": client.get("/web/contribute/").headers["etag"]}
-    os.utime(page, (1.0, 1.0))
-    assert client.get("/web/contribute/", headers=known).status_code == 304
-    page.write_text("<p>contributf</p>")
-    assert client.get("/web/contribute/", headers=known).text == "<p>contributf</p>"
 
 
 def test_public_figures_are_worked_out_once_for_all_who_ask(client: TestClient, told: MemberReport) -> None:
