@@ -115,7 +115,7 @@ class SimulatedDisk:
 
     def _wait(self, what: str) -> None:
         self.world.note(what)
-        self.world.pause(self.world.delay_s(CALL_S))
+        self.world.pause(self.world.rng.expovariate(1.0) * CALL_S)
 
     def _opened(self, path: str, file: int, flags: int) -> None:
         inode = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,6 @@ START_NS = 1_700_000_000 * 10**9  # of the wall clock
 SECOND = 10**9
 LATENCY_S = 0.002  # mean, one way
 SLOWNESS = (1.0, 1.0, 1.0, 1.0, 10.0, 100.0)  # of a process's network, drawn at its start: rare orders of events need slow ones
-CHANGE_EVERY = 300  # events, on average, from one change point to the next
-LONGEST_HOLD_S = 20.0  # at a change point: longer than a learner's place and a slice last
 SKEW_S = 2.0  # of a host's wall clock at the start, at most
 RESTART_S = (0.2, 3.0)  # after which a supervisor starts a process again
 
@@ -61,7 +58,6 @@ class World:
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
         self.rng = random.Random(f"schedule {seed}")
-        self._change_at = self._until_change() if seed // 2 % 2 else math.inf  # PCT in every second pair of seeds
         self.now_ns = 0
         self.actors: list[Actor] = []
         self.crashes: list[str] = []  # ends that no process of azq may have
@@ -117,20 +113,7 @@ class World:
 
     def latency_s(self) -> float:
         """Of one way over the network."""
-        return self.delay_s(LATENCY_S * self.current.slowness)
-
-    def delay_s(self, mean_s: float) -> float:
-        """Of a call of the actor that runs. At a change point it comes behind all others for long.
-
-        So rare orders, which depend on few preemptions, come up often (Burckhardt et al. 2010, section 2, whose priorities are `slowness`).
-        """
-        if self.events < self._change_at:
-            return self.rng.expovariate(1.0) * mean_s
-        self._change_at = self.events + self._until_change()
-        return LONGEST_HOLD_S * self.rng.random() ** 2
-
-    def _until_change(self) -> float:
-        return self.rng.expovariate(1.0) * CHANGE_EVERY
+        return self.rng.expovariate(1.0) * LATENCY_S * self.current.slowness
 
     def note(self, what: str) -> None:
         """Adds a line to the trace: number, time, whose, what."""
@@ -171,8 +154,7 @@ class World:
         heapq.heappush(self._waiting, (round(seconds * SECOND), self._number, do, 0))
 
     def calm(self) -> None:
-        """From here on calls take as long as they take, and nothing meets any actor."""
-        self._change_at = math.inf
+        """From here on nothing meets an actor at a call."""
         for actor in self.actors:
             actor.ahead.clear()
 
