@@ -15,7 +15,7 @@ from azq.wire.messages import GameRecord
 class TracedGames:
     """Which games of one slice are traced, since when and in which group.
 
-    What daemon and Celery did before is told here, by the ledger's times: they know jobs, and no games.
+    Spans of what daemon and Celery did before are made here, by the ledger's times: they know jobs, and no games.
     """
 
     def __init__(self, lease: Lease, made_ms: int, evaluator: Evaluator) -> None:

@@ -119,7 +119,7 @@ class WebFiles(StaticFiles):
             text = self._assets.page(place, "../" * (1 + place.count("/")), styled=True)
             response: Response = HTMLResponse(text, headers={"ETag": f'"{hashlib.sha256(text.encode()).hexdigest()}"'})
             hashes = (hashlib.sha256(style.encode()).digest() for style in re.findall("<style>(.*?)</style>", text, re.DOTALL))
-            own = " ".join(("style-src 'self'", *(f"'sha256-{base64.b64encode(each).decode()}'" for each in hashes)))
+            own = " ".join(("style-src 'self'", *(f"'sha256-{base64.b64encode(sha256).decode()}'" for sha256 in hashes)))
         else:
             headers = {"ETag": f'"{_digest(str(file), stat_result.st_mtime_ns)}"'}
             response = FileResponse(file, status_code, headers, stat_result=stat_result)

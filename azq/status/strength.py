@@ -249,9 +249,9 @@ class Situation:
 def situation_of(view: RunView, standing: Standing, games: int, step: int, **more: Any) -> Situation:
     """Of a run as it is recorded, with more that is known of one at work."""
     game = game_of(view.record)
-    known = trends(game, standing)
+    values = trends(game, standing)
     anchored = any(rating.player == ANCHOR for rating in standing.ratings)
-    return Situation(view.record.run, view.state, view.active_ms / 1000, headline_kind(game, known), known, games, step, anchored, **more)
+    return Situation(view.record.run, view.state, view.active_ms / 1000, headline_kind(game, values), values, games, step, anchored, **more)
 
 
 def headline(now: Situation) -> str:

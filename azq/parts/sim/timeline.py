@@ -62,7 +62,7 @@ def page(title: str, words: Iterable[str], trace: Sequence[str]) -> str:
     names = (_text(12, y + 4, "name", name) for name, y in picture.rows.items())
     return Template((files("azq.parts.sim") / "timeline.html").read_text("utf-8")).substitute(
         title=escape(title),
-        look=(files("azq") / "web" / "look.css").read_text("utf-8"),
+        style=(files("azq") / "web" / "look.css").read_text("utf-8"),
         words="\n".join(f"<p>{escape(line)}</p>" for line in words),
         last=picture.shown[-1].number,
         names=_svg(NAMES, picture.height, names),

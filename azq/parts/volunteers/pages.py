@@ -82,8 +82,8 @@ class OwnHosts:
 def _is_own(host: str, name: str | None) -> bool:
     """Whether a Host header has an address, localhost or this name."""
     try:
-        asked = urlsplit(f"//{host}").hostname or ""
-        return asked in ("localhost", name) or bool(ip_address(asked))
+        hostname = urlsplit(f"//{host}").hostname or ""
+        return hostname in ("localhost", name) or bool(ip_address(hostname))
     except ValueError:
         return False
 

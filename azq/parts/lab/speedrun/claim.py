@@ -1,4 +1,4 @@
-"""An entry's claim: its seeds, each from nothing to its target in a run of its own, and the check of their logs, games and weights."""
+"""An entry's claim: its seeds, each from nothing to its target in a separate run, and the check of their logs, games and weights."""
 
 from __future__ import annotations
 
