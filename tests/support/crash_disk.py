@@ -12,20 +12,20 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
+from unittest.mock import patch
+
+from azq.parts.sim.disk import after
 
 STATES = 48  # looked at after one step, at most
 LATELY = 3  # unsynced writes of a file of which each may be lost by itself; those before share one fate
 
 Change = tuple[str, Any, Any]
-
-
-class Killed(BaseException):
-    """The end of a process in the middle of a call."""
 
 
 @dataclass
@@ -63,16 +63,15 @@ class Thing:
         return names
 
     def _bytes(self, kept: Sequence[tuple[Change, str]]) -> bytes:
-        data = bytearray(self.durable)
-        for (kind, place, written), fate in kept:
-            if kind == "truncate":
-                data[place:] = bytes(max(0, place - len(data)))
-                continue
-            half = len(written) // 2
-            start, part = (place + half, written[half:]) if fate == "back" else (place, written[:half] if fate == "head" else written)
-            data.extend(bytes(max(0, start - len(data))))
-            data[start : start + len(part)] = part
-        return bytes(data)
+        return after(self.durable, (_part(fate, place, written) for (_, place, written), fate in kept))
+
+
+def _part(fate: str, place: int, written: Any) -> tuple[int, Any]:
+    """What is left of a change to a file."""
+    if fate == "all":
+        return place, written
+    half = len(written) // 2
+    return (place, written[:half]) if fate == "head" else (place + half, written[half:])
 
 
 class CrashDisk:
@@ -85,16 +84,25 @@ class CrashDisk:
         self._faults: list[BaseException] = []
         self._steps: list[tuple[str, int, Any]] = []
         self._ids: dict[str, int] = {}
-        self._open: dict[int, tuple[int, int]] = {}  # descriptor -> thing, position; -1: at the end
+        self._files: dict[int, tuple[int, int]] = {}  # descriptor -> thing, position; -1: at the end
         self._sizes: dict[int, int] = {}
         self._start: dict[int, Thing] = {}
+        self._os = SimpleNamespace(**vars(os))
         self._adopt(root)
 
-    def install(self, patch: Any) -> CrashDisk:
-        """Takes the place of the functions of `os`."""
-        for name in ("open", "close", "write", "ftruncate", "fsync", "replace", "unlink", "mkdir"):
-            patch.setattr(os, name, getattr(self, f"_{name}_of")(getattr(os, name)))
-        return self
+    def installed(self) -> AbstractContextManager[Any]:
+        """Records what is done below its folder."""
+        return patch.multiple(
+            os,
+            open=self._open,
+            close=self._close,
+            write=self._write,
+            ftruncate=self._ftruncate,
+            fsync=self._fsync,
+            replace=self._replace,
+            unlink=self._unlink,
+            mkdir=self._mkdir,
+        )
 
     def break_next_fsync(self, error: BaseException) -> None:
         """The next fsync of a file that was written to raises, and syncs nothing."""
@@ -176,97 +184,74 @@ class CrashDisk:
         parent, name = os.path.split(path)
         self._steps.append(("link", self._ids[parent], (name, number)))
 
-    def _unlink(self, path: str) -> None:
+    def _forget(self, path: str) -> None:
         del self._ids[path]
         parent, name = os.path.split(path)
         self._steps.append(("unlink", self._ids[parent], (name, None)))
 
-    def _open_of(self, real: Callable[..., int]) -> Callable[..., int]:
-        def open_(path: Any, flags: int, *rest: Any, **more: Any) -> int:
-            known = self._below(path)
-            file = real(path, flags, *rest, **more)
-            if known:
-                if known not in self._ids:
-                    self._make_at(known, is_folder=False)
-                number = self._ids[known]
-                if flags & os.O_TRUNC and self._sizes[number]:
-                    self._cut(number, 0)
-                self._open[file] = number, -1 if flags & os.O_APPEND else 0
-            return file
+    # -- in the place of functions of `os`
 
-        return open_
+    def _open(self, path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        known = self._below(path)
+        file: int = self._os.open(path, flags, *rest, **more)
+        if known:
+            if known not in self._ids:
+                self._make_at(known, is_folder=False)
+            number = self._ids[known]
+            if flags & os.O_TRUNC:
+                self._cut(number, 0)
+            self._files[file] = number, -1 if flags & os.O_APPEND else 0
+        return file
 
-    def _close_of(self, real: Callable[[int], None]) -> Callable[[int], None]:
-        def close(file: int) -> None:
-            self._open.pop(file, None)
-            real(file)
+    def _close(self, file: int) -> None:
+        self._files.pop(file, None)
+        self._os.close(file)
 
-        return close
+    def _write(self, file: int, data: Any) -> int:
+        written: int = self._os.write(file, data)
+        if file in self._files:
+            number, place = self._files[file]
+            start = self._sizes[number] if place < 0 else place
+            self._steps.append(("write", number, (start, bytes(data[:written]))))
+            self._sizes[number] = max(self._sizes[number], start + written)
+            self._files[file] = number, place if place < 0 else place + written
+        return written
 
-    def _write_of(self, real: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
-        def write(file: int, data: Any) -> int:
-            written = real(file, data)
-            if file in self._open:
-                number, place = self._open[file]
-                start = self._sizes[number] if place < 0 else place
-                self._steps.append(("write", number, (start, bytes(data[:written]))))
-                self._sizes[number] = max(self._sizes[number], start + written)
-                self._open[file] = number, place if place < 0 else place + written
-            return written
-
-        return write
-
-    def _ftruncate_of(self, real: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        def ftruncate(file: int, size: int) -> None:
-            real(file, size)
-            if file in self._open:
-                self._cut(self._open[file][0], size)
-
-        return ftruncate
+    def _ftruncate(self, file: int, size: int) -> None:
+        self._os.ftruncate(file, size)
+        if file in self._files:
+            self._cut(self._files[file][0], size)
 
     def _cut(self, number: int, size: int) -> None:
         if self._sizes[number] != size:
             self._steps.append(("truncate", number, (size, None)))
             self._sizes[number] = size
 
-    def _fsync_of(self, real: Callable[[int], None]) -> Callable[[int], None]:
-        def fsync(file: int) -> None:
-            if file not in self._open:
-                return
-            if self._faults and self._steps and self._steps[-1][0] == "write":
-                raise self._faults.pop()
-            place = _caller()
-            self.places.add(place)
-            if place != self._ignored:
-                self._steps.append(("sync", self._open[file][0], None))
+    def _fsync(self, file: int) -> None:
+        if file not in self._files:
+            return
+        if self._faults and self._steps and self._steps[-1][0] == "write":
+            raise self._faults.pop()
+        place = _caller()
+        self.places.add(place)
+        if place != self._ignored:
+            self._steps.append(("sync", self._files[file][0], None))
 
-        return fsync
+    def _replace(self, source: Any, target: Any) -> None:
+        self._os.replace(source, target)
+        if known := self._below(source):
+            self._link(self._below(target), self._ids[known])
+            self._forget(known)
 
-    def _replace_of(self, real: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-        def replace(source: Any, target: Any) -> None:
-            real(source, target)
-            if known := self._below(source):
-                number = self._ids[known]
-                self._link(self._below(target), number)
-                self._unlink(known)
+    def _unlink(self, path: Any, **more: Any) -> None:
+        self._os.unlink(path, **more)
+        if known := self._below(path):
+            self._forget(known)
 
-        return replace
-
-    def _unlink_of(self, real: Callable[..., None]) -> Callable[..., None]:
-        def unlink(path: Any, **more: Any) -> None:
-            real(path, **more)
-            if known := self._below(path):
-                self._unlink(known)
-
-        return unlink
-
-    def _mkdir_of(self, real: Callable[..., None]) -> Callable[..., None]:
-        def mkdir(path: Any, *rest: Any, **more: Any) -> None:
-            real(path, *rest, **more)
-            if known := self._below(path):
-                self._make_at(known, is_folder=True)
-
-        return mkdir
+    def _mkdir(self, path: Any, *rest: Any, **more: Any) -> None:
+        self._os.mkdir(path, *rest, **more)
+        if known := self._below(path):
+            self._make_at(known, is_folder=True)
 
 
 def _caller() -> str:

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 import torch
-from crash_disk import CrashDisk, Killed
+from crash_disk import CrashDisk
 
 from azq.config import RunConfig, RunSections
 from azq.errors import AzqError, StoreError
 from azq.host.rundir import PARTS, RunDir
 from azq.learner.checkpoint import Checkpoint, TrainState, load_newest, save
+from azq.parts.sim.world import Killed
 from azq.replay.framing import header, records
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.store.objects import FolderPrefix
@@ -187,12 +188,11 @@ FSYNCS = (
 )
 
 
-def recorded(story: Story, root: Path, monkeypatch: pytest.MonkeyPatch, ignored: str = "") -> CrashDisk:
+def recorded(story: Story, root: Path, ignored: str = "") -> CrashDisk:
     root.mkdir()
     story.begin(root)
     disk = CrashDisk(root, ignored)
-    with monkeypatch.context() as patch:
-        disk.install(patch)
+    with disk.installed():
         story.play(disk)
     return disk
 
@@ -211,21 +211,21 @@ def harm(story: Story, disk: CrashDisk, folder: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.play.__name__)
 def test_after_a_crash_at_any_moment_all_that_was_acknowledged_is_there(story, tmp_path, monkeypatch):
-    disk = recorded(story, tmp_path / "disk", monkeypatch)
+    disk = recorded(story, tmp_path / "disk")
     assert not harm(story, disk, tmp_path / "crashed", monkeypatch)
 
 
-def test_the_list_of_fsyncs_is_whole(tmp_path, monkeypatch):
+def test_the_list_of_fsyncs_is_whole(tmp_path):
     places = set()
     for number, story in enumerate(STORIES):
-        places |= recorded(story, tmp_path / str(number), monkeypatch).places
+        places |= recorded(story, tmp_path / str(number)).places
     assert places == set(FSYNCS)
 
 
 @pytest.mark.parametrize("fsync", FSYNCS)
 def test_no_fsync_could_be_spared(fsync, tmp_path, monkeypatch):
     for number, story in enumerate(STORIES):
-        disk = recorded(story, tmp_path / str(number), monkeypatch, ignored=fsync)
+        disk = recorded(story, tmp_path / str(number), ignored=fsync)
         if fsync in disk.places and harm(story, disk, tmp_path / "crashed", monkeypatch):
             return
     pytest.fail(f"nothing breaks without the fsync in {fsync}: it is not needed, or a crash is missing here")

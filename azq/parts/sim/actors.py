@@ -12,6 +12,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -46,7 +47,7 @@ from azq.replay.segments import SegmentLog
 from azq.replay.window import Window
 from azq.search.evaluator import Evaluation, Evaluator, UniformEvaluator
 from azq.status.observe import Beats, Observer, read_promotions, read_weights
-from azq.store import Store, open_store
+from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import agree_on_schema
@@ -56,7 +57,7 @@ from daemon.decide.promotion import Command, resolve
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
 from daemon.serve.loop import TICK_S, DaemonLock, Loop, broker_ms
-from workers.children import Board
+from workers.children import Board, ChildHeartbeat
 from workers.context import Context
 from workers.selfplay import run as play
 
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from azq.inference.device.model import Model
     from azq.inference.device.tuning import Tuned
     from azq.nets import NetSpec
-    from workers.children import ChildHeartbeat
 
 RUN = "sim"
 GAMES = 3  # in flight of a job
@@ -116,14 +116,6 @@ class Site:
     def weights(self) -> Path:
         return self.folder / "weights"
 
-    def store(self) -> Store:
-        """Of weights, in the run's folder."""
-        return open_store("file", directory=self.weights)
-
-    def phases(self) -> Phases:
-        """Where a process's time goes, by the simulation's clock alone."""
-        return Phases(clock=self.world.monotonic, cpu_clock=self.world.monotonic)
-
 
 def _rest(world: World, seconds: float) -> bool:
     return world.pause(seconds * world.rng.choice(PACES))
@@ -131,7 +123,7 @@ def _rest(world: World, seconds: float) -> bool:
 
 def daemon(site: Site, actor: Actor) -> None:
     """As `daemon.main`, without its REST interface: waits for the lock, then ticks."""
-    world, client = site.world, site.network.client()
+    world, client = site.world, site.network.client
     bus, ledger = RedisBus(client), Ledger(client)
     lock = DaemonLock(client, f"{actor.owner}::", clock=world.monotonic)
 
@@ -161,7 +153,7 @@ def worker_main(site: Site, _: Actor, worker: str) -> None:
     """The main process of a worker: its heartbeats."""
     queue = queue_name(Kind.SELFPLAY, "cpu")
     presence = Presence("selfplay", life_s=site.config.worker.heartbeat_life_s, worker=worker, measure=dict, queues=(queue,), tags=("cpu",))
-    bus = RedisBus(site.network.client())
+    bus = RedisBus(site.network.client)
     while True:
         with suppress(BrokerError):
             presence.beat(bus)
@@ -172,33 +164,18 @@ class SimulatedContext(Context):
     """What a pool child keeps, with the simulation's clock, broker and books."""
 
     def __init__(self, site: Site, actor: Actor) -> None:
-        super().__init__(cast("Config", site.config), cast("ChildHeartbeat", _Heartbeat()))
+        super().__init__(cast("Config", site.config), ChildHeartbeat(Board(1), 0, clock=site.world.monotonic))
         self.owner = actor.owner
         self.clock, self.wait = site.world.monotonic, site.world.pause
-        self.phases = site.phases()
+        self.phases = Phases(clock=self.clock, cpu_clock=self.clock)
         self._site = site
-        client = site.network.client()
+        client = site.network.client
         ledger = BookedLedger(client)
         ledger.books = site.books
         vars(self).update(control=client, ledger=ledger)
 
     def evaluator(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         return _SlowEvaluator(self._site.world, game.num_distinct_actions(), game.value_size())
-
-
-class _Heartbeat:
-    """Of a child that no process looks at."""
-
-    slot = 0
-
-    def __init__(self) -> None:
-        self.board = Board(1)
-
-    def progressed(self) -> None:
-        """Nothing watches."""
-
-    def hold(self, job_id: str, attempt: int = 0) -> None:
-        """Nothing watches."""
 
 
 class _SlowEvaluator(UniformEvaluator):
@@ -227,7 +204,7 @@ def worker(site: Site, actor: Actor) -> None:
 
 def learner(site: Site, actor: Actor) -> None:
     """As `workers.learner` and the learner's loop, without training: holds folder and place, takes games in."""
-    world, client = site.world, site.network.client()
+    world, client = site.world, site.network.client
     bus, ledger = RedisBus(client), Ledger(client)
     agree_on_schema(client)
     record = ledger.run(RUN).record
@@ -248,10 +225,11 @@ def learner(site: Site, actor: Actor) -> None:
             window=Window(GAME, WINDOW),
             consumer=actor.owner,
             lease=lease,
-            phases=site.phases(),
+            phases=Phases(clock=world.monotonic, cpu_clock=world.monotonic),
         )
         loop = IntakeLoop(intake, world.monotonic)
-        publisher = Publisher(bus, site.store(), RUN, announce=partial(ledger.announce_weights, RUN, lease=lease))
+        store = open_store("file", directory=site.weights)
+        publisher = Publisher(bus, store, RUN, announce=partial(ledger.announce_weights, RUN, lease=lease))
         publisher.version = max((describe(path).version for path in site.weights.glob("*.safetensors")), default=0)  # as a checkpoint says
         while True:
             if loop.turn() < BATCH:
@@ -267,24 +245,18 @@ def _publish(publisher: Publisher) -> None:
     publisher.publish(state_to_bytes({"weights": torch.zeros(1)}, meta), version, step=version)
 
 
-class _Device:
-    """In place of a network on a device: weights by their number."""
-
-    def __init__(self, network: NetworkConfig) -> None:
-        self.network = network
-
-    def take(self, *_: object) -> None:
-        """Nothing is evaluated."""
-
-
 def inference(site: Site, actor: Actor) -> None:
     """The loading of an inference worker: follows runs, weights and promotions; what it makes current is in the books."""
-    client = site.network.client()
+    client = site.network.client
     bus, ledger = RedisBus(client), Ledger(client)
 
+    def device(network: NetworkConfig) -> Model:
+        """Takes weights and evaluates nothing: what serves are their numbers."""
+        return cast("Model", SimpleNamespace(network=network, take=lambda *_: None))
+
     def admit(view: RunView) -> RunLoader:
-        run = view.record.run
-        models = ResidentModels(lambda network: cast("Model", _Device(network)), fetch_from(site.store()), game=SECTIONS.run.game)
+        run, fetch = view.record.run, fetch_from(open_store("file", directory=site.weights))
+        models = ResidentModels(device, fetch, game=SECTIONS.run.game)
         served, catalog = ServedRun(run, cast("NetSpec", None), models), WeightCatalog(bus, run, gated=SECTIONS.arena.promotes)
         return RunLoader(served, catalog, lambda model, before: cast("Tuned", before), nullcontext, site.world.monotonic)
 
@@ -299,7 +271,7 @@ def inference(site: Site, actor: Actor) -> None:
 
 def operator(site: Site, _: Actor) -> None:
     """Creates the run; pauses it, resumes it and cancels jobs now and then; at the end wants what the stage says."""
-    world, client = site.world, site.network.client()
+    world, client = site.world, site.network.client
     ledger, bus = Ledger(client), RedisBus(client)
     while True:
         with suppress(BrokerError, NotFound, StateConflict):

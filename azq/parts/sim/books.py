@@ -191,10 +191,22 @@ def missing_weights(run: str, space: Keyspace, folder: Path) -> list[str]:
     return [f"weights {event.version} were announced and are not in the store" for event in events if event.sha256 not in blobs]
 
 
-def waiting_jobs(run: str, space: Keyspace) -> set[tuple[bytes, bytes]]:
+def jobs_of(run: str, space: Keyspace, ended: int = 0) -> dict[str, Hash]:
+    """Its jobs that have not ended by number, and the newest of those that have."""
+    numbers = [*space.get(keys.jobs(run).encode(), Scores), *space.get(keys.jobs_done(run).encode(), list)[:ended]]
+    return {number: space.get(keys.job(run, number).encode(), Hash) for number in map(bytes.decode, numbers)}
+
+
+def waiting_jobs(run: str, space: Keyspace) -> set[tuple[str, bytes]]:
     """Numbers and attempts of the jobs that no worker has."""
-    jobs = {number: space.get(keys.job(run, number.decode()).encode(), Hash) for number in space.get(keys.jobs(run).encode(), Scores)}
-    return {(number, job[b"attempt"]) for number, job in jobs.items() if job.get(b"state") == b"queued"}
+    return {(number, job[b"attempt"]) for number, job in jobs_of(run, space).items() if job.get(b"state") == b"queued"}
+
+
+def is_at_rest(run: str, space: Keyspace) -> bool:
+    """Whether it is paused, no job is leased and no game waits for the learner."""
+    leased = any(job.get(b"state") == b"leased" for job in jobs_of(run, space).values())
+    paused = space.get(keys.run(run).encode(), Hash).get(b"state") == b"paused"
+    return paused and not leased and not space.get(keys.samples(run).encode(), Stream).ids
 
 
 def broken_leases(run: str, space: Keyspace, books: Books, now_ms: int) -> list[str]:
@@ -202,8 +214,7 @@ def broken_leases(run: str, space: Keyspace, books: Books, now_ms: int) -> list[
     state = space.get(keys.run(run).encode(), Hash)
     paused_ms = int(state[b"changed_ms"]) if state.get(b"state") == b"paused" else now_ms
     wrong = []
-    for number in [*space.get(keys.jobs(run).encode(), Scores), *space.get(keys.jobs_done(run).encode(), list)[:ENDED_JOBS]]:
-        name, job = number.decode(), space.get(keys.job(run, number.decode()).encode(), Hash)
+    for name, job in jobs_of(run, space, ENDED_JOBS).items():
         leased = job.get(b"state") == b"leased"
         if leased and (f"{run}:{name}", int(job[b"attempt"])) in books.released:
             wrong.append(f"job {name} is leased after its owner released it")
@@ -219,22 +230,17 @@ def imbalances(run: str, space: Keyspace) -> list[str]:
     ledger = {name: int(value) for name, value in space.get(keys.ledger(run).encode(), Hash).items() if value.isdigit()}
     open_uids = list(space.get(keys.open_games(run).encode(), Hash))
     pool = list(space.get(keys.pool(run).encode(), list))
-    numbers = [number.decode() for number in space.get(keys.jobs(run).encode(), Scores)]
-    held = [uid for number in numbers for uid in space.get(keys.held(run, number).encode(), Set)]
-    wrong = []
-    if any(count > 1 for count in Counter(pool + held).values()):
-        wrong.append("a game is held twice, by leases or in the pool")
-    if sorted(pool + held) != sorted(open_uids):
-        wrong.append("the open games are not those of the pool and of leases")
+    jobs = jobs_of(run, space)
+    held = [uid for number in jobs for uid in space.get(keys.held(run, number).encode(), Set)]
     opened, ended = ledger.get(b"opened", 0), ledger.get(b"finished", 0) + ledger.get(b"abandoned", 0)
-    if opened != ended + len(open_uids):
-        wrong.append(f"opened {opened} is not finished and abandoned {ended} and open {len(open_uids)}")
-    if max(map(int, open_uids), default=0) > opened:
-        wrong.append(f"an open game has a number above {opened}, the highest that was given")
-    if len(numbers) > MOST_JOBS:
-        wrong.append(f"{len(numbers)} jobs wait or are leased")
-    if (waiting := len(space.get(keys.samples(run).encode(), Stream).ids)) > MOST_SAMPLES:
-        wrong.append(f"{waiting} games wait for the learner")
-    if not space.get(keys.abandoned(run).encode(), Hash).keys().isdisjoint(open_uids):
-        wrong.append("a game is abandoned and open")
-    return wrong
+    waiting = len(space.get(keys.samples(run).encode(), Stream).ids)
+    broken = {
+        "a game is held twice, by leases or in the pool": any(count > 1 for count in Counter(pool + held).values()),
+        "the open games are not those of the pool and of leases": sorted(pool + held) != sorted(open_uids),
+        f"opened {opened} is not finished and abandoned {ended} and open {len(open_uids)}": opened != ended + len(open_uids),
+        f"an open game has a number above {opened}, the highest that was given": max(map(int, open_uids), default=0) > opened,
+        f"{len(jobs)} jobs wait or are leased": len(jobs) > MOST_JOBS,
+        f"{waiting} games wait for the learner": waiting > MOST_SAMPLES,
+        "a game is abandoned and open": not space.get(keys.abandoned(run).encode(), Hash).keys().isdisjoint(open_uids),
+    }
+    return [promise for promise, is_broken in broken.items() if is_broken]

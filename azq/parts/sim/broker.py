@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from azq.parts.sim import streams  # noqa: F401  # adds its commands
-from azq.parts.sim.keyspace import COMMANDS, OK, WRITES, Keyspace, Reply
+from azq.parts.sim import keyspace, streams
+from azq.parts.sim.client import Command
+from azq.parts.sim.keyspace import OK, Keyspace, Reply
 from azq.parts.sim.scripts import as_bytes, shared
 
 LoggedCommand: TypeAlias = tuple[int, str, Sequence[bytes]]  # when it ran (ms), its name and its arguments
 
+WRITES = {**keyspace.CHANGES, **streams.CHANGES}
+COMMANDS = {**keyspace.LOOKUPS, **streams.LOOKUPS, **WRITES}
 REWRITE_AFTER = 300  # units of the file, which come to some ten seconds
 
 
 class Broker:
-    """One server; `run` and `transact` execute commands. Blocking reads do not wait."""
+    """One server. Blocking reads do not wait."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
@@ -29,15 +32,11 @@ class Broker:
         self._file: list[list[LoggedCommand]] = []  # since the base; what a script or transaction wrote stands or falls together
         self._unit: list[LoggedCommand] = []
 
-    def run(self, *command: Any) -> Reply:
-        """What a command, with its arguments, answers. Raises `ResponseError` as a server answers with an error."""
-        (reply,) = self.transact([command])
-        if isinstance(reply, ResponseError):
-            raise reply
-        return reply
+    def exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
+        """The answers to commands that run as one unit or one by one; an error takes the place of its answer."""
+        return self._transact(commands) if atomic else [self._transact([command])[0] for command in commands]
 
-    def transact(self, commands: Sequence[Sequence[Any]]) -> list[Reply]:
-        """The answers to commands that run as one unit; an error takes the place of its answer."""
+    def _transact(self, commands: Sequence[Command]) -> list[Reply]:
         self.keys.now_ms = self._clock_ms()
         replies: list[Reply] = []
         for command in commands:

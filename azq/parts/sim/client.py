@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import redis
-from redis._parsers.encoders import Encoder
 from redis.client import Pipeline
 from redis.exceptions import ResponseError
 
@@ -40,63 +39,49 @@ class SimulatedConnection:
         self._replies.clear()
 
 
-class SimulatedPool:
+class SimulatedPool(redis.ConnectionPool):
     """Where a client takes its connections from."""
 
-    connection_class = redis.Connection  # for messages: one over the network, without TLS
-
     def __init__(self, exchange: Exchange) -> None:
-        self.connection_kwargs = {"host": "simulated", "protocol": 2, "legacy_responses": True}
+        super().__init__(host="simulated", protocol=2, legacy_responses=True)
         self.exchange = exchange
 
-    def get_connection(self) -> SimulatedConnection:
+    def get_connection(self, *_: object, **__: object) -> Any:
         return SimulatedConnection(self.exchange)
 
-    def release(self, connection: SimulatedConnection) -> None:
+    def release(self, connection: Any) -> None:
         """Connections are made for each use."""
-
-    def get_encoder(self) -> Encoder:
-        return Encoder("utf-8", "strict", False)  # type: ignore[no-untyped-call]
-
-    def get_protocol(self) -> int:
-        return 2
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    disconnect = close
 
 
 class SimulatedClient(redis.Redis):
     """The client; safe to share between actors, of which one runs at a time."""
 
+    connection_pool: SimulatedPool
+
     def __init__(self, exchange: Exchange) -> None:
-        super().__init__(connection_pool=SimulatedPool(exchange))  # type: ignore[arg-type]
-        self._exchange = exchange
+        super().__init__(connection_pool=SimulatedPool(exchange))
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """One command in a round trip. Raises as redis-py does."""
-        (reply,) = self._exchange([_words(args)], False)
+        (reply,) = self.connection_pool.exchange([_words(args)], False)
         return read(self, args[0], reply, options)
 
     def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> SimulatedPipeline:
         """Commands that go out together."""
-        return SimulatedPipeline(self, transaction)
+        return SimulatedPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
 
 
 class SimulatedPipeline(Pipeline):
     """Commands in one round trip."""
 
-    def __init__(self, client: SimulatedClient, transaction: bool) -> None:
-        super().__init__(client.connection_pool, client.response_callbacks, transaction, None)
-        self._client = client
+    connection_pool: SimulatedPool
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
         """The answers to all commands. Raises the first error among them."""
         stack, self.command_stack = self.command_stack, []
         for script in self.scripts:
-            self._client.script_load(script.script)
-        replies = self._client.connection_pool.exchange([_words(args) for args, _ in stack], bool(self.transaction))  # type: ignore[attr-defined]
+            self.connection_pool.exchange([("SCRIPT", "LOAD", script.script)], False)
+        replies = self.connection_pool.exchange([_words(args) for args, _ in stack], bool(self.transaction))
         return [read(self, args[0], reply, options) for (args, options), reply in zip(stack, replies, strict=True)]
 
 

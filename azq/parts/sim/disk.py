@@ -10,39 +10,53 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+from unittest.mock import patch
 
 from azq.parts.sim.world import Actor, World
 from azq.replay.framing import MARK_BYTES, is_marked
 
+Change: TypeAlias = tuple[int, bytes | None]  # place and bytes of a write, or size and None of a cut
+
 CALL_S = 0.0005  # of the disk, mean
+
+
+def after(durable: bytes, changes: Iterable[Change]) -> bytes:
+    """A file's bytes once it was changed; zeros lie where nothing was written."""
+    data = bytearray(durable)
+    for place, written in changes:
+        data.extend(bytes(max(0, place - len(data))))
+        end = len(data) if written is None else place + len(written)
+        data[place:end] = written or b""
+    return bytes(data)
 
 
 @dataclass(eq=False)
 class Inode:
-    """A file: what is durable, and what was done since, as (place, bytes) or (size, None) for a cut."""
+    """A file: what is durable, and what was done since."""
 
     durable: bytes = b""
-    pending: list[tuple[int, bytes | None]] = field(default_factory=list)
+    pending: list[Change] = field(default_factory=list)
     size: int = 0
 
-    def left(self, rng: random.Random) -> bytes:
-        """What a power cut leaves."""
-        data = bytearray(self.durable)
+    def cut(self, size: int) -> None:
+        """Makes it so long."""
+        if size != self.size:
+            self.pending.append((size, None))
+            self.size = size
+
+    def left(self, rng: random.Random) -> Iterator[Change]:
+        """The changes that a power cut leaves."""
         for place, written in self.pending:
             if rng.random() < 0.5:
                 continue
-            if written is None:
-                data[place:] = bytes(max(0, place - len(data)))
-                continue
-            part = written[: rng.randint(0, len(written))] if rng.random() < 0.5 else written
-            data.extend(bytes(max(0, place - len(data))))
-            data[place : place + len(part)] = part
-        return bytes(data)
+            is_torn = written is not None and rng.random() < 0.5
+            yield place, written[: rng.randint(0, len(written))] if written and is_torn else written
 
 
 class SimulatedDisk:
@@ -54,19 +68,34 @@ class SimulatedDisk:
         self.full = False
         self._names: dict[str, Inode] = {}
         self._durable: dict[str, Inode] = {}
-        self._open: dict[int, tuple[Inode | None, Actor]] = {}  # None: the folder
+        self._files: dict[int, tuple[Inode | None, Actor]] = {}  # that are open; None: the folder
         self._damaged: list[tuple[Inode, int]] = []
+        self._os: SimpleNamespace  # functions in whose place it is
+
+    def installed(self) -> AbstractContextManager[Any]:
+        """Sees what is done to its folder."""
+        self._os = SimpleNamespace(**vars(os))  # some functions may be those of a disk installed before
+        return patch.multiple(
+            os,
+            open=self._open,
+            close=self._close,
+            write=self._write,
+            ftruncate=self._ftruncate,
+            fsync=self._fsync,
+            replace=self._replace,
+            unlink=self._unlink,
+        )
 
     def power_cut(self) -> None:
         """Leaves what is durable, and some of what is not. Who had files open is dead by now."""
         rng = self.world.rng
         names = {name: inode for name, inode in self._durable.items() if name in self._names or rng.random() < 0.5}
         names |= {name: inode for name, inode in self._names.items() if name not in names and rng.random() < 0.5}
-        for name in list(self._names):
-            os.unlink(self.folder / name)
+        for name in self._names:
+            self._os.unlink(self.folder / name)
         self._names, self._durable = dict(names), dict(names)
         for name, inode in names.items():
-            inode.durable, inode.pending = inode.left(rng), []
+            inode.durable, inode.pending = after(inode.durable, inode.left(rng)), []
             inode.size = len(inode.durable)
             (self.folder / name).write_bytes(inode.durable)
 
@@ -87,23 +116,9 @@ class SimulatedDisk:
         path = next((self.folder / name for name, there in self._names.items() if there is inode), None)
         if path is None or place >= len(inode.durable):
             return
-        data, durable = bytearray(path.read_bytes()), bytearray(inode.durable)
-        for held in (data, durable):
-            held[place] ^= 0xFF
-        path.write_bytes(data)
-        inode.durable = bytes(durable)
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Sees what is done to its folder."""
-        replaced = {name: getattr(os, name) for name in ("open", "close", "write", "ftruncate", "fsync", "replace", "unlink")}
-        try:
-            for name, real in replaced.items():
-                setattr(os, name, getattr(self, f"_{name}_of")(real))
-            yield
-        finally:
-            for name, real in replaced.items():
-                setattr(os, name, real)
+        turned = [(place, bytes([inode.durable[place] ^ 0xFF]))]
+        inode.durable = after(inode.durable, turned)
+        path.write_bytes(after(path.read_bytes(), turned))
 
     def _inside(self, path: Any) -> str | None:
         """A path's name in the folder; "" for the folder itself."""
@@ -117,98 +132,70 @@ class SimulatedDisk:
         self.world.note(what)
         self.world.pause(self.world.rng.expovariate(1.0) * CALL_S)
 
-    def _opened(self, path: str, file: int, flags: int) -> None:
-        inode = None
-        if path:
-            inode = self._names.setdefault(path, Inode())
-            if flags & os.O_TRUNC and inode.size:
-                inode.pending.append((0, None))
-                inode.size = 0
-        actor = self.world.current
-        self._open[file] = inode, actor
-        actor.at_exit.append(lambda: self._abandon(file, actor))
-
     def _abandon(self, file: int, actor: Actor) -> None:
-        if self._open.get(file, (None, None))[1] is actor:
+        if self._files.get(file, (None, None))[1] is actor:
             os.close(file)
 
-    def _open_of(self, real: Callable[..., int]) -> Callable[..., int]:
-        def open_(path: Any, flags: int, *rest: Any, **more: Any) -> int:
-            file = real(path, flags, *rest, **more)
-            if (name := self._inside(path)) is not None:
-                self._opened(name, file, flags)
-            return file
+    # -- in the place of functions of `os`
 
-        return open_
+    def _open(self, path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        file: int = self._os.open(path, flags, *rest, **more)
+        if (name := self._inside(path)) is not None:
+            inode = self._names.setdefault(name, Inode()) if name else None
+            if inode and flags & os.O_TRUNC:
+                inode.cut(0)
+            actor = self.world.current
+            self._files[file] = inode, actor
+            actor.at_exit.append(lambda: self._abandon(file, actor))
+        return file
 
-    def _close_of(self, real: Callable[[int], None]) -> Callable[[int], None]:
-        def close(file: int) -> None:
-            self._open.pop(file, None)
-            real(file)
+    def _close(self, file: int) -> None:
+        self._files.pop(file, None)
+        self._os.close(file)
 
-        return close
+    def _write(self, file: int, data: Any) -> int:
+        inode = self._files.get(file, (None, None))[0]
+        if inode is None:
+            return int(self._os.write(file, data))
+        self._wait("write")
+        taken = bytes(data)
+        if self.full:
+            taken = taken[: self.world.rng.randint(0, len(taken) - 1)]
+            if not taken:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = int(self._os.write(file, taken))
+        inode.pending.append((inode.size, taken[:written]))
+        inode.size += written
+        return written
 
-    def _write_of(self, real: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
-        def write(file: int, data: Any) -> int:
-            inode = self._open.get(file, (None, None))[0]
-            if inode is None:
-                return real(file, data)
-            self._wait("write")
-            taken = bytes(data)
-            if self.full:
-                taken = taken[: self.world.rng.randint(0, len(taken) - 1)]
-                if not taken:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            written = real(file, taken)
-            inode.pending.append((inode.size, taken[:written]))
-            inode.size += written
-            return written
+    def _ftruncate(self, file: int, size: int) -> None:
+        inode = self._files.get(file, (None, None))[0]
+        if inode and self.world.current:  # of a dead one nothing has an effect
+            inode.cut(size)
+        self._os.ftruncate(file, size)
 
-        return write
+    def _fsync(self, file: int) -> None:
+        if file not in self._files:
+            self._os.fsync(file)
+            return
+        self._wait("fsync")
+        if inode := self._files[file][0]:
+            inode.durable, inode.pending = after(inode.durable, inode.pending), []
+        else:
+            self._durable = dict(self._names)
 
-    def _ftruncate_of(self, real: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        def ftruncate(file: int, size: int) -> None:
-            inode = self._open[file][0] if file in self._open and self.world.current else None
-            real(file, size)
-            if inode is not None and size != inode.size:
-                inode.pending.append((size, None))
-                inode.size = size
+    def _replace(self, source: Any, target: Any) -> None:
+        before, name = self._inside(source), self._inside(target)
+        if before and self.world.current:
+            self._wait("rename")
+        self._os.replace(source, target)
+        if before and name:
+            self._names[name] = self._names.pop(before)
 
-        return ftruncate
-
-    def _fsync_of(self, real: Callable[[int], None]) -> Callable[[int], None]:
-        def fsync(file: int) -> None:
-            if file not in self._open:
-                return real(file)
-            self._wait("fsync")
-            inode = self._open[file][0]
-            if inode is None:
-                self._durable = dict(self._names)
-                return None
-            path = next(name for name, there in self._names.items() if there is inode)
-            inode.durable, inode.pending = (self.folder / path).read_bytes(), []
-            return None
-
-        return fsync
-
-    def _replace_of(self, real: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-        def replace(source: Any, target: Any) -> None:
-            before, after = self._inside(source), self._inside(target)
-            if before and self.world.acts:  # of a dead one nothing has an effect
-                self._wait("rename")
-            real(source, target)
-            if before and after:
-                self._names[after] = self._names.pop(before)
-
-        return replace
-
-    def _unlink_of(self, real: Callable[..., None]) -> Callable[..., None]:
-        def unlink(path: Any, **more: Any) -> None:
-            name = self._inside(path)
-            if name and self.world.acts:
-                self._wait("unlink")
-            real(path, **more)
-            if name:
-                self._names.pop(name, None)
-
-        return unlink
+    def _unlink(self, path: Any, **more: Any) -> None:
+        name = self._inside(path)
+        if name and self.world.current:
+            self._wait("unlink")
+        self._os.unlink(path, **more)
+        if name:
+            self._names.pop(name, None)

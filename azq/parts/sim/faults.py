@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from azq.errors import ConfigError
-from azq.parts.sim import network
 from azq.parts.sim.world import SECOND, Actor
 
 if TYPE_CHECKING:
+    from azq.parts.sim.network import SimulatedNetwork
     from azq.parts.sim.simulation import SeedRun
 
 LONGEST_FREEZE_S = 40.0  # longer than any lease
@@ -19,6 +20,7 @@ LONGEST_JUMP_S = 30.0
 LONGEST_OUTAGE_S = 12.0
 LONGEST_FULL_S = 10.0
 LONGEST_DELAY_S = 50.0
+FILE_LAG_S = 2.0  # of the append-only file behind the broker: what a crash may lose
 AGE_OF_COPY_S = 40.0  # of the append-only file that an operator puts back
 
 
@@ -35,58 +37,23 @@ class Fault:
         return f"{self.at_s:.3f}:{self.kind}:{self.pick}:{self.amount:.4f}"
 
 
-def _kill(sim: SeedRun, actor: Actor, _: float) -> None:
-    sim.world.kill(actor)
+def _cut(_: SeedRun, actor: Actor, __: float, when: str) -> None:
+    actor.cut = when
 
 
-def _cut_before(_: SeedRun, actor: Actor, __: float) -> None:
-    actor.cut = "before"
+def _freeze(sim: SeedRun, actors: Sequence[Actor], amount: float) -> None:
+    sim.world.freeze(actors, LONGEST_FREEZE_S * amount**2)
 
 
-def _cut_after(_: SeedRun, actor: Actor, __: float) -> None:
-    actor.cut = "after"
+def _jump(clock: Actor | SimulatedNetwork, amount: float) -> None:
+    clock.skew_ns += round((2 * amount - 1) * LONGEST_JUMP_S * SECOND)
 
 
-def _freeze(sim: SeedRun, actor: Actor, amount: float) -> None:
-    sim.world.freeze([actor], LONGEST_FREEZE_S * amount**2)
-
-
-def _freeze_all(sim: SeedRun, _: Actor, amount: float) -> None:
-    sim.world.freeze(sim.world.actors, LONGEST_FREEZE_S * amount**2)
-
-
-def _jump(_: SeedRun, actor: Actor, amount: float) -> None:
-    actor.skew_ns += round((2 * amount - 1) * LONGEST_JUMP_S * SECOND)
-
-
-def _jump_of_broker(sim: SeedRun, _: Actor, amount: float) -> None:
-    sim.network.skew_ns += round((2 * amount - 1) * LONGEST_JUMP_S * SECOND)
-
-
-def _restart_broker(sim: SeedRun, _: Actor, amount: float) -> None:
-    sim.network.lose(0.0, LONGEST_OUTAGE_S * amount**2)
-
-
-def _roll_back_broker(sim: SeedRun, _: Actor, amount: float) -> None:
-    sim.network.lose(amount, LONGEST_OUTAGE_S * amount**2)
-    sim.delivery.lose(lambda: sim.world.rng.random() < 0.5)
-
-
-def _restore_broker(sim: SeedRun, _: Actor, amount: float) -> None:
-    sim.network.lose(amount, LONGEST_OUTAGE_S * amount**2, AGE_OF_COPY_S)
-    sim.delivery.lose(lambda: sim.world.rng.random() < 0.5)
-
-
-def _lose_message(sim: SeedRun, _: Actor, __: float) -> None:
-    sim.delivery.trouble.append(network.lost)
-
-
-def _double_message(sim: SeedRun, _: Actor, __: float) -> None:
-    sim.delivery.trouble.append(network.doubled)
-
-
-def _delay_message(sim: SeedRun, _: Actor, amount: float) -> None:
-    sim.delivery.trouble.append(network.delayed(LONGEST_DELAY_S * amount))
+def _lose_broker(sim: SeedRun, _: Actor, amount: float, lag_s: float = 0.0) -> None:
+    """It comes back later; where its file lags, commands and messages are lost."""
+    sim.network.lose(amount if lag_s else 0.0, lag_s, LONGEST_OUTAGE_S * amount**2)
+    if lag_s:
+        sim.delivery.lose()
 
 
 def _fill_disk(sim: SeedRun, _: Actor, amount: float) -> None:
@@ -95,41 +62,33 @@ def _fill_disk(sim: SeedRun, _: Actor, amount: float) -> None:
     sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, sim.free_disk)
 
 
-def _cut_power(sim: SeedRun, _: Actor, __: float) -> None:
-    _end_learners(sim)
-    for disk in sim.disks:
-        sim.world.at(sim.world.monotonic(), disk.power_cut)
-
-
-def _damage(sim: SeedRun, _: Actor, amount: float) -> None:
-    _end_learners(sim)  # which read their log when they start
-    sim.world.at(sim.world.monotonic(), lambda: sim.disks[0].damage(amount))
-
-
-def _end_learners(sim: SeedRun) -> None:
+def _end_learners(sim: SeedRun, *then: Callable[[], None]) -> None:
+    """What is done to their disk comes after their end: they read their log when they start."""
     for actor in sim.world.actors:
         if actor.name.startswith("learner"):
             sim.world.kill(actor)
+    for do in then:
+        sim.world.at(sim.world.monotonic(), do)
 
 
 #: by name, with how often in a plan
 KINDS: dict[str, tuple[Callable[[SeedRun, Actor, float], None], int]] = {
-    "kill": (_kill, 6),
-    "cut_before": (_cut_before, 4),
-    "cut_after": (_cut_after, 8),
-    "freeze": (_freeze, 4),
-    "freeze_all": (_freeze_all, 1),
-    "clock_jump": (_jump, 1),
-    "broker_clock_jump": (_jump_of_broker, 1),
-    "broker_restart": (_restart_broker, 1),
-    "broker_rollback": (_roll_back_broker, 1),
-    "broker_restored": (_restore_broker, 1),
-    "message_lost": (_lose_message, 2),
-    "message_doubled": (_double_message, 3),
-    "message_delayed": (_delay_message, 2),
+    "kill": (lambda sim, actor, _: sim.world.kill(actor), 6),
+    "cut_before": (partial(_cut, when="before"), 4),
+    "cut_after": (partial(_cut, when="after"), 8),
+    "freeze": (lambda sim, actor, amount: _freeze(sim, [actor], amount), 4),
+    "freeze_all": (lambda sim, _, amount: _freeze(sim, sim.world.actors, amount), 1),
+    "clock_jump": (lambda _, actor, amount: _jump(actor, amount), 1),
+    "broker_clock_jump": (lambda sim, _, amount: _jump(sim.network, amount), 1),
+    "broker_restart": (_lose_broker, 1),
+    "broker_rollback": (partial(_lose_broker, lag_s=FILE_LAG_S), 1),
+    "broker_restored": (partial(_lose_broker, lag_s=AGE_OF_COPY_S), 1),
+    "message_lost": (lambda sim, _, __: sim.delivery.trouble.append(()), 2),
+    "message_doubled": (lambda sim, _, __: sim.delivery.trouble.append((0.0, 0.0)), 3),
+    "message_delayed": (lambda sim, _, amount: sim.delivery.trouble.append((LONGEST_DELAY_S * amount,)), 2),
     "disk_full": (_fill_disk, 1),
-    "power_cut": (_cut_power, 2),
-    "damage": (_damage, 1),
+    "power_cut": (lambda sim, _, __: _end_learners(sim, *(disk.power_cut for disk in sim.disks)), 2),
+    "damage": (lambda sim, _, amount: _end_learners(sim, lambda: sim.disks[0].damage(amount)), 1),
 }
 FORGETS = ("broker_rollback", "broker_restored")
 

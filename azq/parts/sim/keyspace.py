@@ -6,15 +6,15 @@ A command depends on its arguments, the keys and `now_ms` alone. Iteration follo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from redis.exceptions import ResponseError
 
 Reply: TypeAlias = Any  # int, bytes, None, or a list of them
-F = TypeVar("F", bound=Callable[..., Reply])
+Commands: TypeAlias = Mapping[str, Callable[..., Reply]]  # by name, of a keyspace and their arguments
 
 WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
@@ -80,36 +80,9 @@ class Keyspace:
             self.drop(key)
 
 
-COMMANDS: dict[str, Callable[..., Reply]] = {}
-WRITES: set[str] = set()
-
-
-def reads(*names: str) -> Callable[[F], F]:
-    """Makes a function the command of these names."""
-
-    def added(command: F) -> F:
-        COMMANDS.update(dict.fromkeys(names, command))
-        return command
-
-    return added
-
-
-def writes(*names: str) -> Callable[[F], F]:
-    """The same, of commands that change something."""
-    WRITES.update(names)
-    return reads(*names)
-
-
 # -- keys
 
 
-@reads("TIME")
-def _time(keys: Keyspace) -> Reply:
-    seconds, ms = divmod(keys.now_ms, 1000)
-    return [b"%d" % seconds, b"%d" % (1000 * ms)]
-
-
-@writes("DEL", "UNLINK")
 def _del(keys: Keyspace, *names: bytes) -> Reply:
     there = [name for name in dict.fromkeys(names) if keys.has(name)]
     for name in there:
@@ -117,27 +90,22 @@ def _del(keys: Keyspace, *names: bytes) -> Reply:
     return len(there)
 
 
-@writes("EXPIRE")
 def _expire(keys: Keyspace, key: bytes, seconds: bytes) -> Reply:
     if keys.has(key):
         keys.expires[key] = keys.now_ms + 1000 * int(seconds)
     return int(key in keys.values)
 
 
-@writes("RENAME")
 def _rename(keys: Keyspace, key: bytes, name: bytes) -> Reply:
     if not keys.has(key):
         raise ResponseError("ERR no such key")
-    value, until = keys.values[key], keys.expires.get(key)
-    keys.drop(key)
     keys.drop(name)
-    keys.values[name] = value
-    if until is not None:
-        keys.expires[name] = until
+    keys.values[name] = keys.values.pop(key)
+    if key in keys.expires:
+        keys.expires[name] = keys.expires.pop(key)
     return OK
 
 
-@reads("SCAN")
 def _scan(keys: Keyspace, _: bytes, *options: bytes) -> Reply:
     glob = dict(zip(options[::2], options[1::2], strict=True))[b"MATCH"].decode().replace("\\", "")
     matched = re.compile(translate(glob))
@@ -147,7 +115,6 @@ def _scan(keys: Keyspace, _: bytes, *options: bytes) -> Reply:
 # -- strings
 
 
-@writes("SET")
 def _set(keys: Keyspace, key: bytes, value: bytes, *options: bytes) -> Reply:
     words = [option.upper() for option in options]
     if b"NX" in words and keys.has(key):
@@ -160,7 +127,6 @@ def _set(keys: Keyspace, key: bytes, value: bytes, *options: bytes) -> Reply:
     return OK
 
 
-@writes("INCR")
 def _incr(keys: Keyspace, key: bytes) -> Reply:
     count = int(keys.get(key, bytes) or 0) + 1
     keys.values[key] = b"%d" % count
@@ -170,22 +136,16 @@ def _incr(keys: Keyspace, key: bytes) -> Reply:
 # -- hashes
 
 
-@writes("HSET")
 def _hset(keys: Keyspace, key: bytes, *pairs: bytes) -> Reply:
     if len(pairs) % 2 or not pairs:
         raise ResponseError("ERR wrong number of arguments for 'hset' command")
-    held = keys.made(key, Hash)
-    before = len(held)
-    held.update(zip(pairs[::2], pairs[1::2], strict=True))
-    return len(held) - before
+    return _put(keys, key, Hash, zip(pairs[::2], pairs[1::2], strict=True))
 
 
-@writes("HSETNX")
 def _hsetnx(keys: Keyspace, key: bytes, name: bytes, value: bytes) -> Reply:
     return 0 if name in keys.get(key, Hash) else _hset(keys, key, name, value)
 
 
-@writes("HINCRBY")
 def _hincrby(keys: Keyspace, key: bytes, name: bytes, by: bytes) -> Reply:
     try:
         count = int(keys.get(key, Hash).get(name, b"0")) + int(by)
@@ -195,50 +155,14 @@ def _hincrby(keys: Keyspace, key: bytes, name: bytes, by: bytes) -> Reply:
     return count
 
 
-# -- sets
+# -- sorted sets and lists
 
 
-@writes("SADD")
-def _sadd(keys: Keyspace, key: bytes, *members: bytes) -> Reply:
-    held = keys.made(key, Set)
-    before = len(held)
-    held.update(dict.fromkeys(members))
-    return len(held) - before
-
-
-# -- sorted sets
-
-
-@writes("ZADD")
-def _zadd(keys: Keyspace, key: bytes, score: bytes, member: bytes) -> Reply:
-    held = keys.made(key, Scores)
-    is_new = member not in held
-    held[member] = float(score)
-    return int(is_new)
-
-
-@reads("ZRANGE")
 def _zrange(keys: Keyspace, key: bytes, first: bytes, last: bytes) -> Reply:
     held = keys.get(key, Scores)
     return _span(sorted(held, key=lambda member: (held[member], member)), first, last)
 
 
-@reads("ZSCORE")
-def _zscore(keys: Keyspace, key: bytes, member: bytes) -> Reply:
-    score = keys.get(key, Scores).get(member)
-    return None if score is None else b"%.17g" % score
-
-
-# -- lists
-
-
-@reads("LINDEX")
-def _lindex(keys: Keyspace, key: bytes, place: bytes) -> Reply:
-    items = _span(keys.get(key, list), place, place)
-    return items[0] if items else None
-
-
-@writes("LREM")
 def _lrem(keys: Keyspace, key: bytes, count: bytes, item: bytes) -> Reply:
     held = keys.get(key, list)
     gone = min(held.count(item), int(count) or len(held))
@@ -246,6 +170,17 @@ def _lrem(keys: Keyspace, key: bytes, count: bytes, item: bytes) -> Reply:
         held.remove(item)
     keys.trimmed(key, held)
     return gone
+
+
+# -- of several commands
+
+
+def _put(keys: Keyspace, key: bytes, kind: type, pairs: Iterable[tuple[bytes, Any]]) -> int:
+    """Adds fields or members; how many are new."""
+    held = keys.made(key, kind)
+    before = len(held)
+    held.update(pairs)
+    return len(held) - before
 
 
 def _removed(kind: type) -> Callable[..., Reply]:
@@ -281,8 +216,10 @@ def _span(items: Sequence[bytes], first: bytes, last: bytes) -> list[bytes]:
 
 
 #: commands that look something up
-LOOKUPS: dict[str, Callable[..., Reply]] = {
+LOOKUPS: Commands = {
     "PING": lambda keys: Status(b"PONG"),
+    "TIME": lambda keys: [b"%d" % (keys.now_ms // 1000), b"%d" % (keys.now_ms % 1000 * 1000)],
+    "SCAN": _scan,
     "TYPE": lambda keys, key: Status(NAMES[type(keys.values[key])] if keys.has(key) else b"none"),
     "EXISTS": lambda keys, *names: sum(map(keys.has, names)),
     "GET": lambda keys, key: keys.get(key, bytes) if keys.has(key) else None,
@@ -297,19 +234,32 @@ LOOKUPS: dict[str, Callable[..., Reply]] = {
     "SMEMBERS": lambda keys, key: list(keys.get(key, Set)),
     "SISMEMBER": lambda keys, key, member: int(member in keys.get(key, Set)),
     "SCARD": lambda keys, key: len(keys.get(key, Set)),
+    "ZRANGE": _zrange,
+    "ZSCORE": lambda keys, key, member: b"%.17g" % held[member] if member in (held := keys.get(key, Scores)) else None,
     "ZCARD": lambda keys, key: len(keys.get(key, Scores)),
+    "LINDEX": lambda keys, key, place: next(iter(_span(keys.get(key, list), place, place)), None),
     "LLEN": lambda keys, key: len(keys.get(key, list)),
     "LRANGE": lambda keys, key, first, last: _span(keys.get(key, list), first, last),
 }
-#: commands that change an end of a list, or take something away
-CHANGES: dict[str, Callable[..., Reply]] = {
+#: commands that change something
+CHANGES: Commands = {
+    "DEL": _del,
+    "UNLINK": _del,
+    "EXPIRE": _expire,
+    "RENAME": _rename,
+    "SET": _set,
+    "INCR": _incr,
+    "HSET": _hset,
+    "HSETNX": _hsetnx,
+    "HINCRBY": _hincrby,
     "HDEL": _removed(Hash),
+    "SADD": lambda keys, key, *members: _put(keys, key, Set, ((member, None) for member in members)),
     "SREM": _removed(Set),
+    "ZADD": lambda keys, key, score, member: _put(keys, key, Scores, [(member, float(score))]),
     "ZREM": _removed(Scores),
+    "LREM": _lrem,
     "LPUSH": lambda keys, key, *items: _pushed(keys, key, *items, first=True),
     "RPUSH": _pushed,
     "LPOP": lambda keys, key: _popped(keys, key, 0),
     "RPOP": lambda keys, key: _popped(keys, key, -1),
 }
-COMMANDS.update(LOOKUPS | CHANGES)
-WRITES.update(CHANGES)

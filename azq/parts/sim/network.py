@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import redis
@@ -16,7 +16,6 @@ from azq.parts.sim.world import SECOND, START_NS, World
 
 REPLY_SHARE = 0.3  # of answers that others overtake
 VISIBLE_AGAIN_S = 60.0  # a message that a worker took and never acknowledged
-FILE_LAG_S = 2.0  # of the append-only file behind the broker: what a crash may lose
 
 
 class SimulatedNetwork:
@@ -29,27 +28,23 @@ class SimulatedNetwork:
         self.rolled_back = False
         self._down_until_ns = 0
         self._lives = 0
-        self._client = SimulatedClient(self.exchange)  # keeps nothing, and is slow to make
+        self.client = SimulatedClient(self._exchange)  # of all processes: it keeps nothing, and is slow to make
 
-    def client(self) -> SimulatedClient:
-        """A connection for one process."""
-        return self._client
-
-    def exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
+    def _exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
         """A round trip of the actor that runs. Raises `redis.ConnectionError`."""
         world = self.world
         cut = world.send(" ".join(map(_named, commands)))
         if cut == "before" or self._down_until_ns > world.now_ns:
             raise redis.ConnectionError("the connection was cut")
-        lives, broker = self._lives, self.broker
-        replies = broker.transact(commands) if atomic else [broker.transact([command])[0] for command in commands]
+        lives = self._lives
+        replies = self.broker.exchange(commands, atomic)
         if cut or world.rng.random() < REPLY_SHARE:
             world.pause(world.latency_s())
         if cut == "after" or lives != self._lives:
             raise redis.ConnectionError("the connection was cut")
         return replies
 
-    def lose(self, share: float, down_s: float, lag_s: float = FILE_LAG_S) -> None:
+    def lose(self, share: float, lag_s: float, down_s: float) -> None:
         """The broker dies and comes back with a prefix of its file: this share of what it wrote in the last `lag_s` is gone."""
         recent = self.broker.written_since(self.broker_ms - round(1000 * lag_s))
         self.rolled_back = self.broker.crash(round(share * recent)) > 0 or self.rolled_back
@@ -81,15 +76,15 @@ class Delivery:
     def __init__(self, world: World) -> None:
         self.world = world
         self.messages: list[QueuedMessage] = []
-        self.trouble: list[Callable[[QueuedMessage], list[QueuedMessage]]] = []  # what becomes of the next messages
+        self.trouble: list[Sequence[float]] = []  # of the next messages: after how many seconds each copy of it comes
 
     def publish(self, view: JobView, _game: str = "") -> None:
         """As `azq.queue.publish`. Raises `BrokerUnavailable`."""
         cut = self.world.send(f"publish {view.job.job_id} {view.attempt}")
         if cut == "before":
             raise BrokerUnavailable("the connection was cut")
-        message = QueuedMessage(view.job.job_id, view.attempt, self.world.now_ns)
-        self.messages += self.trouble.pop(0)(message) if self.trouble else [message]
+        for late_s in self.trouble.pop(0) if self.trouble else (0.0,):
+            self.messages.append(QueuedMessage(view.job.job_id, view.attempt, self.world.now_ns + round(late_s * SECOND)))
         if cut:
             raise BrokerUnavailable("the connection was cut")
 
@@ -107,19 +102,6 @@ class Delivery:
         if message in self.messages:
             self.messages.remove(message)
 
-    def lose(self, keep: Callable[[], bool]) -> None:
+    def lose(self) -> None:
         """What a broker that lost its last commands has forgotten."""
-        self.messages = [message for message in self.messages if keep()]
-
-
-def lost(_: QueuedMessage) -> list[QueuedMessage]:
-    return []
-
-
-def doubled(message: QueuedMessage) -> list[QueuedMessage]:
-    return [message, QueuedMessage(message.job_id, message.attempt, message.visible_ns)]
-
-
-def delayed(seconds: float) -> Callable[[QueuedMessage], list[QueuedMessage]]:
-    """Comes so much later."""
-    return lambda message: [QueuedMessage(message.job_id, message.attempt, message.visible_ns + round(seconds * SECOND))]
+        self.messages = [message for message in self.messages if self.world.rng.random() < 0.5]

@@ -50,7 +50,7 @@ class Scripts:
         self._parts = self._lua.eval("function(list) return list.err, list.ok, unpack(list) end")
         self._compiled: dict[bytes, Any] = {}
         self._shas: dict[bytes, bytes] = {}
-        self._run: Run = _no_server
+        self._run: Run  # of the script that is called
 
     def compile(self, source: bytes) -> bytes:
         """Makes a script ready; returns its SHA-1 in hexadecimal."""
@@ -119,10 +119,6 @@ class Scripts:
             parts = map(self._table, value) if isinstance(value, list) else {name: self._table(item) for name, item in value.items()}
             return self._lua.table_from(list(parts) if isinstance(value, list) else parts)
         return value
-
-
-def _no_server(_: Sequence[bytes]) -> Reply:
-    raise ResponseError("ERR no server runs this script")
 
 
 @cache

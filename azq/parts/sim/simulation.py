@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from traceback import extract_stack
 
 from azq.ledger.scripts import BODIES
 from azq.ledger.types import RunState
 from azq.parts.sim.actors import RUN, Site, populate
-from azq.parts.sim.books import Kept, broken_leases, games_in, imbalances, judge, missing_weights, promoted, waiting_jobs
+from azq.parts.sim.books import Kept, broken_leases, games_in, imbalances, is_at_rest, judge, missing_weights, promoted, waiting_jobs
 from azq.parts.sim.disk import SimulatedDisk
 from azq.parts.sim.faults import KINDS, Fault
-from azq.parts.sim.keyspace import Hash, Scores
 from azq.parts.sim.network import Delivery, SimulatedNetwork
-from azq.parts.sim.stop import stop
-from azq.parts.sim.streams import Stream
 from azq.parts.sim.world import World
 from azq.tracing import TRACES
-from azq.wire import keys
 from azq.wire.messages import SCHEMA
 
 WORKERS = 3
@@ -33,6 +31,7 @@ LOOK_EVERY_S = 1.0
 HEALED_WITHIN_S = 180.0  # after the last fault new games are in the log: a freeze, a message's and a lease's life, strikes
 NEW_GAMES = 10
 AT_REST_WITHIN_S = 120.0  # after the run was paused
+FRAMES, SHOWN = 14, 300  # where it stops: of the stack; characters of a key's value
 
 
 @cache
@@ -72,7 +71,7 @@ class SeedRun:
         self.faults = faults
         self.state: list[str] = []
         self.world = World(seed, trace=trace or until > 0)
-        self.world.until, self.world.stop = until, partial(stop, self)
+        self.world.until, self.world.stop = until, partial(_stop, self)
         self.network = SimulatedNetwork(self.world)
         self.delivery = Delivery(self.world)
         self.site = Site(self.world, self.network, self.delivery, folder / "run")
@@ -145,7 +144,8 @@ class SeedRun:
 
     def _heal(self) -> str:
         """Why games no longer reach the log once nothing goes wrong any more; empty where they do."""
-        self.world.calm()
+        for actor in self.world.actors:
+            actor.ahead.clear()
         self.free_disk()
         self.site.repair()
         self.delivery.trouble.clear()
@@ -156,7 +156,7 @@ class SeedRun:
         overdue = self._overdue(enough, jobs)
         return f"{overdue} within {HEALED_WITHIN_S:.0f} s after the last fault; last ends: {self.world.endings[-2:]}"
 
-    def _overdue(self, enough: int, jobs: set[tuple[bytes, bytes]]) -> str:
+    def _overdue(self, enough: int, jobs: set[tuple[str, bytes]]) -> str:
         """What has not come yet since the last fault, after which these jobs waited; empty where all has."""
         space = self.network.broker.keys
         if games_in(self.site.segments) < enough:
@@ -170,17 +170,33 @@ class SeedRun:
     def _rest(self) -> str:
         """Why a paused run does not come to rest; empty where it does."""
         self.site.wanted = RunState.PAUSED
-        if self._go_on(AT_REST_WITHIN_S, self._is_at_rest):
-            return ""
-        return f"not at rest within {AT_REST_WITHIN_S:.0f} s after the pause"
+        rests = self._go_on(AT_REST_WITHIN_S, lambda: is_at_rest(RUN, self.network.broker.keys))
+        return "" if rests else f"not at rest within {AT_REST_WITHIN_S:.0f} s after the pause"
 
-    def _is_at_rest(self) -> bool:
-        space = self.network.broker.keys
-        jobs = space.get(keys.jobs(RUN).encode(), Scores)
-        states = [space.get(keys.job(RUN, number.decode()).encode(), Hash).get(b"state") for number in jobs]
-        stream = space.get(keys.samples(RUN).encode(), Stream)
-        paused = space.get(keys.run(RUN).encode(), Hash).get(b"state") == b"paused"
-        return paused and b"leased" not in states and not stream.ids
+
+def _stop(sim: SeedRun) -> None:
+    """At the event of `--until`, within its process: a debugger where a person is there, else only the state to print."""
+    sim.state = list(_state(sim))
+    if sys.stdin.isatty():
+        print(*sim.state, sep="\n", file=sys.stderr)  # noqa: T201
+        breakpoint()  # `up` leads to the process; `sim` is everything
+
+
+def _state(sim: SeedRun) -> Iterator[str]:
+    """Event, stack, processes, what the broker holds, messages, disk."""
+    world, space = sim.world, sim.network.broker.keys
+    yield f"at event {world.lines[-1]}"
+    for frame in [frame for frame in extract_stack() if "/parts/sim/" not in frame.filename][-FRAMES:]:
+        yield f"  {frame.filename}:{frame.lineno} {frame.name}: {frame.line}"
+    for actor in world.actors:
+        frozen = f"frozen until {actor.frozen_until_ns / 1e9:.3f} s" if actor.frozen_until_ns > world.now_ns else "runs"
+        yield f"process {actor.owner}: {frozen if actor.running and not actor.dead else 'is dead'}"
+    for key, value in sorted(space.values.items()):
+        yield f"key {key.decode()}: {str(value)[:SHOWN]}"
+    for message in sim.delivery.messages:
+        yield f"message of job {message.job_id}, attempt {message.attempt}: visible from {message.visible_ns / 1e9:.3f} s"
+    for path in sorted(sim.site.segments.iterdir()):
+        yield f"file {path.name}: {path.stat().st_size} bytes"
 
 
 def simulate(seed: int, faults: Sequence[Fault], seconds: float, *, trace: bool = False, until: int = 0) -> SeedOutcome:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from redis.exceptions import ResponseError
 
-from azq.parts.sim.keyspace import NAMES, OK, Keyspace, Reply, reads, writes
+from azq.parts.sim.keyspace import NAMES, OK, Commands, Keyspace, Reply
 
 StreamId: TypeAlias = tuple[int, int]
 
@@ -52,17 +52,13 @@ class Stream:
 NAMES[Stream] = b"stream"
 
 
-@writes("XADD")
 def _xadd(keys: Keyspace, key: bytes, *words: bytes) -> Reply:
     most = None
     if words[0].upper() == b"MAXLEN":
         skipped = 3 if words[1] in (b"~", b"=") else 2
         most, words = int(words[skipped - 1]), words[skipped:]
     stream = keys.made(key, Stream)
-    if words[0] == b"*":
-        entry_id = max((keys.now_ms, 0), (stream.last[0], stream.last[1] + 1))
-    elif (entry_id := _id(words[0])) <= stream.last:
-        raise ResponseError("ERR The ID specified in XADD is equal or smaller than the target stream top item")
+    entry_id = max((keys.now_ms, 0), (stream.last[0], stream.last[1] + 1))  # azq leaves it to the server: "*"
     stream.ids.append(entry_id)
     stream.fields[entry_id] = list(words[1:])
     stream.last = entry_id
@@ -71,17 +67,6 @@ def _xadd(keys: Keyspace, key: bytes, *words: bytes) -> Reply:
     return b"%d-%d" % entry_id
 
 
-@writes("XDEL")
-def _xdel(keys: Keyspace, key: bytes, *ids: bytes) -> Reply:
-    return sum(map(keys.get(key, Stream).remove, map(_id, ids)))
-
-
-@reads("XLEN")
-def _xlen(keys: Keyspace, key: bytes) -> Reply:
-    return len(keys.get(key, Stream).ids)
-
-
-@reads("XREVRANGE")
 def _xrevrange(keys: Keyspace, key: bytes, end: bytes, _: bytes, __: bytes, count: bytes) -> Reply:
     stream = keys.get(key, Stream)
     place = bisect_left if end.startswith(b"(") else bisect_right
@@ -89,7 +74,6 @@ def _xrevrange(keys: Keyspace, key: bytes, end: bytes, _: bytes, __: bytes, coun
     return stream.shown(stream.ids[:stop][::-1][: int(count)])
 
 
-@reads("XREAD")
 def _xread(keys: Keyspace, *words: bytes) -> Reply:
     count, names, ids = _reading(words)
     answer = []
@@ -100,7 +84,6 @@ def _xread(keys: Keyspace, *words: bytes) -> Reply:
     return answer or None
 
 
-@writes("XREADGROUP")
 def _xreadgroup(keys: Keyspace, _: bytes, name: bytes, consumer: bytes, *words: bytes) -> Reply:
     count, names, _ids = _reading(words)
     groups = [(key, *_group(keys, key, name)) for key in names]
@@ -113,7 +96,6 @@ def _xreadgroup(keys: Keyspace, _: bytes, name: bytes, consumer: bytes, *words: 
     return answer or None
 
 
-@writes("XGROUP")
 def _xgroup(keys: Keyspace, _: bytes, key: bytes, name: bytes, start: bytes, *options: bytes) -> Reply:
     if not keys.has(key) and b"MKSTREAM" not in [option.upper() for option in options]:
         raise ResponseError("ERR The XGROUP subcommand requires the key to exist")
@@ -124,13 +106,11 @@ def _xgroup(keys: Keyspace, _: bytes, key: bytes, name: bytes, start: bytes, *op
     return OK
 
 
-@writes("XACK")
 def _xack(keys: Keyspace, key: bytes, name: bytes, *ids: bytes) -> Reply:
     group = keys.get(key, Stream).groups.get(name)
     return sum(group.pending.pop(_id(entry), None) is not None for entry in ids) if group else 0
 
 
-@writes("XAUTOCLAIM")
 def _xautoclaim(keys: Keyspace, key: bytes, name: bytes, consumer: bytes, idle_ms: bytes, start: bytes, _: bytes, most: bytes) -> Reply:
     stream, group = _group(keys, key, name)
     waiting = [entry for entry in sorted(group.pending) if entry >= _id(start)]
@@ -162,3 +142,18 @@ def _reading(words: Sequence[bytes]) -> tuple[int, Sequence[bytes], Sequence[byt
 def _id(text: bytes) -> StreamId:
     milliseconds, _, number = text.partition(b"-")
     return int(milliseconds), int(number or 0)
+
+
+LOOKUPS: Commands = {
+    "XLEN": lambda keys, key: len(keys.get(key, Stream).ids),
+    "XREVRANGE": _xrevrange,
+    "XREAD": _xread,
+}
+CHANGES: Commands = {
+    "XADD": _xadd,
+    "XDEL": lambda keys, key, *ids: sum(map(keys.get(key, Stream).remove, map(_id, ids))),
+    "XREADGROUP": _xreadgroup,
+    "XGROUP": _xgroup,
+    "XACK": _xack,
+    "XAUTOCLAIM": _xautoclaim,
+}

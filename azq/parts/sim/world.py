@@ -89,11 +89,6 @@ class World:
             raise Killed
         return actor
 
-    @property
-    def acts(self) -> bool:
-        """Whether an actor runs now. Raises `Killed` where it is dead."""
-        return self._current is not None and bool(self.current)
-
     def pause(self, seconds: float) -> bool:
         """Lets others run for so long; False, as the wait for a stop that never comes. Raises `Killed`."""
         actor = self.current
@@ -145,18 +140,13 @@ class World:
         """A process that starts within so long, on a host whose clock is not quite right."""
         actor = Actor(name, main, skew_ns=round(self.rng.uniform(-SKEW_S, SKEW_S) * SECOND))
         self.actors.append(actor)
-        self._start_within(actor, within_s)
+        self._start(actor, 0.0, within_s)
         return actor
 
     def at(self, seconds: float, do: Callable[[], None]) -> None:
         """Has something done at a time, between two steps of actors."""
         self._number += 1
         heapq.heappush(self._waiting, (round(seconds * SECOND), self._number, do, 0))
-
-    def calm(self) -> None:
-        """From here on nothing meets an actor at a call."""
-        for actor in self.actors:
-            actor.ahead.clear()
 
     def kill(self, actor: Actor) -> None:
         """SIGKILL."""
@@ -195,8 +185,8 @@ class World:
         actor.due = self._number
         heapq.heappush(self._waiting, (at_ns, self._number, actor, self._number))
 
-    def _start_within(self, actor: Actor, longest_s: float) -> None:
-        self._wake(actor, self.now_ns + round(self.rng.uniform(0.0, longest_s) * SECOND))
+    def _start(self, actor: Actor, soonest_s: float, latest_s: float) -> None:
+        self._wake(actor, self.now_ns + round(self.rng.uniform(soonest_s, latest_s) * SECOND))
 
     def _resume(self, actor: Actor) -> None:
         if actor.frozen_until_ns > self.now_ns:
@@ -222,7 +212,7 @@ class World:
                 do()
             actor.at_exit.clear()
             if not self.is_over:
-                self._wake(actor, self.now_ns + round(self.rng.uniform(*RESTART_S) * SECOND))
+                self._start(actor, *RESTART_S)
 
     def _live(self, actor: Actor) -> None:
         try:

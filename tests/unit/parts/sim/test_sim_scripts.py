@@ -18,7 +18,6 @@ from azq.ledger import Ledger
 from azq.ledger.types import Effort, LearnerLease, Lease, RequestKey, RunState
 from azq.parts.sim.broker import Broker
 from azq.parts.sim.client import Command, SimulatedClient
-from azq.parts.sim.keyspace import Reply
 from azq.wire import keys
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job
@@ -34,14 +33,11 @@ class Pair:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.now_ms = 1_000_000
-        self.broker = Broker(lambda: 1_000_000)
         self.server = MemoryLedger(MemoryBus(), clock_ms=lambda: self.now_ms)
-        self.simulated = Ledger(SimulatedClient(self._exchange), clock_ms=lambda: self.now_ms)
+        self.client = SimulatedClient(Broker(lambda: 1_000_000).exchange)
+        self.simulated = Ledger(self.client, clock_ms=lambda: self.now_ms)
         self.leases: list[Lease] = []
         self.learners: list[LearnerLease] = []
-
-    def _exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
-        return self.broker.transact(commands) if atomic else [self.broker.transact([command])[0] for command in commands]
 
     def both(self, call: Callable[[Ledger], Any]) -> Any:
         """What both answer; None where both refuse."""
@@ -51,7 +47,7 @@ class Pair:
 
     def job(self) -> str:
         """A job, mostly one that has not ended."""
-        there = [int(number) for number in self.broker.run("ZRANGE", keys.jobs(RUN), 0, -1)] if self.rng.random() < 0.9 else []
+        there = [int(number) for number in self.client.zrange(keys.jobs(RUN), 0, -1)] if self.rng.random() < 0.9 else []
         return f"{RUN}:{self.rng.choice(there or [self.rng.randint(1, 12)])}"
 
     def uids(self, most: int = 4) -> list[int]:
@@ -65,7 +61,7 @@ class Pair:
     def held(self, lease: Lease) -> list[int]:
         """Games, mostly of the lease."""
         number = lease.job.job_id.split(":")[1]
-        mine = sorted(int(uid) for uid in self.broker.run("SMEMBERS", keys.held(RUN, number)))
+        mine = sorted(int(uid) for uid in self.client.smembers(keys.held(RUN, number)))
         return self.rng.sample(mine, min(len(mine), 3)) if self.rng.random() < 0.9 else self.uids(2)
 
     def learner(self) -> LearnerLease | None:
