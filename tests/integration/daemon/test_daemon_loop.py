@@ -7,10 +7,8 @@ import json
 import os
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,17 +19,16 @@ from rest_site import RestSite
 from waiting import until
 
 from azq import queue as jobs
-from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import BudgetConfig, DaemonConfig
 from azq.errors import StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import process_space
-from azq.ledger.types import Directive, JobState, Lease, RunState
+from azq.ledger.types import JobState, Lease, RunState
 from azq.status.observe import Beats, Observer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.connect import connect, open_client
+from azq.wire.connect import connect
 from azq.wire.messages import EvalRound, Fleet, GradeSpec, MatchSpec, WeightEvent
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
@@ -88,10 +85,6 @@ class Plane:
                 found.append(tuple(args))
         return sorted(found)
 
-    def lose_messages(self, queue: str) -> None:
-        for key in list(self.client.scan_iter(f"{keys.CELERY_PREFIX}{queue}*")):
-            self.client.delete(key)
-
     def claim(self, message: tuple[str, int], *, lease_s: float = 30.0) -> Lease:
         lease = self.ledger.claim(*message, "w1", lease_s)
         assert lease is not None
@@ -120,25 +113,6 @@ def test_a_run_made_over_rest_becomes_jobs_in_the_celery_queue(plane: Plane) -> 
     assert [worker["role"] for worker in plane.rest.get("/v1/workers").json()] == ["daemon", "selfplay"]
 
 
-def test_pause_resume_finish(plane: Plane) -> None:
-    plane.worker("selfplay.cpu")
-    plane.create()
-    plane.loop.tick()
-    lease = plane.claim(("r:1", 1))
-    plane.rest.post("/v1/runs/r/pause")
-    assert plane.ledger.renew(lease) is Directive.RELEASE
-    assert plane.rest.get("/v1/runs/r/status").json()["draining"] is True
-    plane.ledger.release(lease, [])
-    plane.loop.tick()
-    assert [view.job.job_id for view in plane.ledger.jobs("r")] == ["r:2"]
-    plane.rest.post("/v1/runs/r/resume")
-    plane.loop.tick()
-    assert [view.job.job_id for view in plane.ledger.jobs("r")] == ["r:2", "r:3"]
-    plane.rest.post("/v1/runs/r/finish")
-    plane.loop.tick()
-    assert plane.ledger.jobs("r") == []
-
-
 def test_the_goal_ends_the_run_and_a_farther_one_lets_it_go_on(plane: Plane) -> None:
     plane.worker("selfplay.cpu")
     plane.create()
@@ -162,34 +136,6 @@ def test_a_job_asked_for_over_rest_is_published_at_its_priority_and_can_be_revok
     assert plane.ledger.claim(job_id, 1, "w1", 30.0) is None
 
 
-def test_a_tag_without_worker_is_a_condition_and_no_job(plane: Plane) -> None:
-    plane.worker("selfplay.cuda")
-    plane.create()
-    plane.loop.tick()
-    assert plane.ledger.jobs("r") == []
-    [condition] = plane.rest.get("/v1/runs/r/status").json()["conditions"]
-    assert "selfplay.cpu" in condition
-    assert "cuda" in condition
-    answer = plane.rest.post("/v1/jobs", json={"run": "r", "kind": "selfplay", "tag": "jarvis"})
-    assert answer.status_code == 409
-    plane.worker("selfplay.cuda", "selfplay.cpu")
-    plane.loop.tick()
-    assert plane.rest.get("/v1/runs/r/status").json()["conditions"] == []
-
-
-def test_a_job_whose_message_was_lost_is_published_again_under_its_next_attempt(plane: Plane) -> None:
-    plane.worker("selfplay.cpu")
-    plane.create()
-    plane.loop.tick()
-    plane.lose_messages("selfplay.cpu")
-    assert plane.loop.tick()
-    assert plane.messages("selfplay.cpu") == []
-    plane.tick_for(32.0)
-    assert plane.messages("selfplay.cpu") == [("r:1", 2), ("r:2", 2)]
-    assert plane.ledger.claim("r:1", 1, "late", 30.0) is None
-    assert plane.ledger.claim("r:1", 2, "w1", 30.0) is not None
-
-
 def test_a_waiting_job_is_not_published_again_while_all_workers_are_busy(plane: Plane) -> None:
     plane.worker("selfplay.cpu")
     plane.create()
@@ -197,33 +143,6 @@ def test_a_waiting_job_is_not_published_again_while_all_workers_are_busy(plane: 
     plane.claim(("r:1", 1), lease_s=600.0)
     plane.tick_for(90.0)
     assert plane.ledger.job("r:2").attempt == 1
-
-
-def test_an_expired_lease_is_queued_again_and_its_games_are_adopted_by_the_next(plane: Plane) -> None:
-    plane.worker("selfplay.cpu")
-    plane.create()
-    plane.loop.tick()
-    lost = plane.claim(("r:1", 1), lease_s=0.05)
-    opened = [record.uid for record in plane.ledger.adopt(lost, 3)]
-    until(lambda: plane.loop.tick() and ("r:1", 2) in plane.messages("selfplay.cpu"))
-    heir = plane.claim(("r:1", 2))
-    assert [record.uid for record in plane.ledger.adopt(heir, 3)] == opened
-    assert plane.ledger.counts("r").balanced
-
-
-def test_jobs_that_fail_again_and_again_fail_the_run_with_their_reason(plane: Plane) -> None:
-    plane.worker("selfplay.cpu")
-    plane.create()
-
-    def fail_all() -> bool:
-        plane.loop.tick()
-        for view in plane.ledger.jobs("r"):
-            if view.state is JobState.QUEUED and (lease := plane.ledger.claim(view.job.job_id, view.attempt, "w1", 30.0)) is not None:
-                plane.ledger.fail(lease, "ImportError: no core", max_attempts=1)
-        return plane.ledger.run("r").state is RunState.FAILED
-
-    until(fail_all)
-    assert "no core" in plane.rest.get("/v1/runs/r").json()["reason"]
 
 
 def test_new_weights_are_evaluated_once_and_a_restarted_daemon_does_not_ask_again(plane: Plane, broker: Any) -> None:
@@ -305,43 +224,10 @@ class TestLock:
                 DaemonLock(plane.client, "beta:2:0").hold()
             lock.let_go()
 
-    def test_a_dead_holder_loses_it(self, plane: Plane) -> None:
-        DaemonLock(plane.client, "alpha:1:0", life_s=0.1).hold()
-        waiting = threading.Event()
-        DaemonLock(plane.client, "beta:2:0", life_s=1.0).wait(waiting.wait)
-        with pytest.raises(StateConflict, match="another daemon"):
-            DaemonLock(plane.client, "alpha:1:0").hold()
-
     def test_a_daemon_that_lost_the_lock_stops_ticking(self, plane: Plane) -> None:
         plane.client.set(keys.DAEMON, "beta:2:0")
         with pytest.raises(StateConflict):
             plane.loop.tick()
-
-
-def test_a_broker_that_goes_away_degrades_the_daemon_and_its_return_mends_it(tmp_path: Path) -> None:
-    server = EmbeddedServer("control", tmp_path / "control")
-    server.start()
-    client = open_client(server.url, timeout_s=2.0)
-    plane = Plane(client, server.url)
-    try:
-        plane.worker("selfplay.cpu")
-        plane.create()
-        assert plane.loop.tick()
-        server.stop()
-        assert plane.loop.tick() is False
-        answer = plane.rest.get("/readyz")
-        assert answer.status_code == 503
-        assert "no broker" in answer.json()["detail"]
-        assert plane.rest.get("/v1/runs/r").status_code == 503
-        assert plane.rest.get("/healthz").status_code == 200
-        server.start()
-        assert until(plane.loop.tick)
-        assert plane.rest.get("/readyz").status_code == 200
-        assert plane.rest.get("/v1/runs/r").json()["state"] == "running"
-    finally:
-        plane.app.close()
-        client.close()
-        server.stop()
 
 
 def test_a_spent_budget_ends_the_run_and_then_tells_machines_to_end(plane: Plane) -> None:

@@ -97,29 +97,6 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
     control.close()
 
 
-def test_it_outlives_a_restart_of_the_data_plane(broker, run, start, notices, tmp_path):
-    process = start("worker.heartbeat_s=5.0", NOTIFY_SOCKET=str(tmp_path / "notify"))
-    notices.wait_for("READY=1")
-    client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions, resend_after_s=0.5)
-    ask(client, observations(8))
-    broker.data.stop()
-    handle = client.submit(observations(5))
-    assert client.result(handle, timeout_s=0.3) is None
-    broker.data.start()
-    for _ in range(20):
-        answer = client.result(handle, timeout_s=1.0)
-        if answer is not None:
-            break
-    assert answer is not None
-    assert len(answer.logits) == 5
-    process.send_signal(signal.SIGINT)
-    _, log = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == ExitCode.OK, log
-    assert "broker_lost" in log
-    assert "broker_back" in log
-    client.close()
-
-
 @pytest.mark.parametrize(
     ("setting", "code", "words"),
     [

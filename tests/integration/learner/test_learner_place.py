@@ -39,23 +39,6 @@ def test_a_learner_whose_place_was_taken_over_writes_nothing_more_and_ends(place
     assert place.client.xlen(keys.weights(RUN)) == published
 
 
-@pytest.mark.slow
-def test_a_killed_learner_of_this_host_is_succeeded_at_once(place):
-    process = place.learner()
-    place.finish_games(20)
-    until(place.all_inserted, "the first games")
-    process.kill()
-    process.wait()
-    with held_place(place.ledger, RUN, lambda seconds: True):
-        pass
-    again = place.learner()
-    place.finish_games(20)
-    until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 40, "the games of the second")
-    place.stop(again)
-    with held_place(place.ledger, RUN, lambda seconds: True) as lease:
-        assert lease.token == 4
-
-
 def test_a_learner_drains_a_control_plane_that_is_full(tmp_path):
     server = EmbeddedServer("control", tmp_path / "broker")
     server.start()

@@ -1,4 +1,4 @@
-"""A run's folder is enough: after its control plane is lost, and where the folder itself lost games; its store is, where both are gone."""
+"""A run goes on where its folder lost games, once that is accepted; and from its store, where brokers and folder are gone."""
 
 from __future__ import annotations
 
@@ -34,55 +34,6 @@ def check_disk(place: Place, home: Path | None = None) -> None:
     assert {uid for uid in range(1, opened + 1) if uid in log} == set(range(1, opened + 1)) - place.ledger.open_uids(RUN) - abandoned
     assert log.uids.highest <= opened
     log.close()
-
-
-def restore(place: Place) -> int:
-    record = place._record(SECTIONS)
-    gone = create_from_folder(place.ledger, place.bus, record, SECTIONS, place.game)
-    lease = place.ledger.claim(place.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu")).job.job_id, 1, "selfplay@test:2", 600.0)
-    assert lease is not None
-    place.lease = lease
-    return gone
-
-
-def test_after_its_control_plane_is_lost_a_run_goes_on_from_its_folder(place):
-    place.ledger.adopt(place.lease, 3)  # open for ever
-    process = place.learner()
-    place.finish_games(40)
-    until(lambda: place.all_inserted() and len(versions(place)) >= 2, "games and weights")
-    place.stop(process)
-    newest, step = versions(place)[-1], place.status().step
-    place.client.flushall()
-    assert restore(place) == 3
-    counts = place.ledger.counts(RUN)
-    assert (counts.opened, counts.inserted, counts.written_off) == (43, 40, 3)
-    assert counts.balanced
-    check_disk(place)
-    again = place.learner()
-    until(lambda: versions(place)[:1] == [newest], "the newest weights offered again")
-    place.finish_games(40)
-    until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 80, "new games under new numbers")
-    place.stop(again)
-    assert place.status().step >= step
-    assert versions(place) == list(range(newest, newest + len(versions(place))))
-    assert place.ledger.counts(RUN).duplicates_dropped == 0
-    check_disk(place)
-
-
-@pytest.mark.slow
-def test_without_a_checkpoint_the_newest_weights_of_the_folder_are_trained_on(place):
-    process = place.learner()
-    place.finish_games(60)
-    until(lambda: place.all_inserted() and len(versions(place)) >= 2, "games and weights")
-    place.stop(process)
-    newest = versions(place)[-1]
-    place.client.flushall()
-    shutil.rmtree(place.folder / RUN / "checkpoints")
-    restore(place)
-    again = place.learner()
-    until(lambda: bool(versions(place)), "weights")
-    assert "no_checkpoint" in place.stop(again)
-    assert versions(place)[0] == newest
 
 
 @pytest.mark.slow

@@ -77,21 +77,6 @@ def test_a_worker_survives_its_killed_child(fleet: Fleet) -> None:
 
 
 @pytest.mark.release
-def test_a_worker_kills_its_hung_child(fleet: Fleet) -> None:
-    fleet.start()
-    fleet.send(slice_s=300.0)
-    child = fleet.playing()
-    os.kill(child, signal.SIGSTOP)
-    until(lambda: [view for view in fleet.ledger.jobs(RUN) if view.attempt == 2], "end of the hung child's lease")
-    assert "pool_child_hung" in fleet.log()
-    for view in fleet.ledger.jobs(RUN):
-        fleet.publish(view)
-    until(
-        lambda: [view for view in fleet.ledger.jobs(RUN) if view.owner and not view.owner.endswith(f":{child}")], "lease of the next child"
-    )
-
-
-@pytest.mark.release
 def test_a_child_that_hangs_while_it_waits_takes_no_job_into_its_grave(fleet: Fleet) -> None:
     worker = fleet.start()
     fleet.send(slice_s=300.0)

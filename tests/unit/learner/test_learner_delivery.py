@@ -1,20 +1,17 @@
-"""From the sample stream into the learner: each game once, whatever dies, fails or lies in between."""
+"""From the sample stream into the learner: counted, trained on, and waiting where a disk is full."""
 
 from __future__ import annotations
 
 import errno
 import os
 import time
-from typing import Any
 
-import pytest
 import structlog
 from learner_workplace import RUN, run_dry, turns
 from replay_games import play_game
 from waiting import PATIENCE_S
 
 from azq import games
-from azq.errors import BrokerUnavailable
 from azq.learner.data.intake import BATCH
 from azq.replay import segments
 from azq.wire import keys
@@ -31,61 +28,6 @@ def test_games_are_stored_acknowledged_counted_and_trained_on(place):
     assert status.games_inserted == place.ledger.inserted == 30
     assert status.step == status.samples_consumed // 16 > 0
     assert status.samples_consumed <= 2.0 * status.samples_inserted < status.samples_consumed + 16
-
-
-class Failing:
-    """A bus or ledger whose named method fails once, before or after it took effect."""
-
-    def __init__(self, inner: Any, method: str, error: BaseException, *, after: bool = False) -> None:
-        self._inner, self._method, self._error, self._after = inner, method, error, after
-        self.failures = 1
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._inner, name)
-        if name != self._method or not self.failures:
-            return attribute
-
-        def fail(*args, **options):
-            self.failures -= 1
-            if self._after:
-                attribute(*args, **options)
-            raise self._error
-
-        return fail
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL."""
-
-
-def test_killed_between_append_and_ack_the_next_learner_drops_and_counts(place):
-    turns(place.learner(), 1)
-    place.finish_games(1, 8)
-    first = place.learner()
-    first.intake.agree_with_ledger()
-    first.intake.ledger = Failing(place.ledger, "record_inserted", Killed())
-    with pytest.raises(Killed):
-        first.intake.read()
-    assert place.bus.length(keys.samples(RUN)) == 8
-    second = place.learner()
-    place.finish_games(9, 9)
-    turns(second, 2)
-    assert place.bus.length(keys.samples(RUN)) == 0
-    assert second.status().games_inserted == place.ledger.inserted == 9
-    assert place.ledger.duplicates_dropped == 8
-
-
-@pytest.mark.parametrize("method", ["read", "claim", "put", "announce_weights", "record_inserted", "counts", "run"])
-@pytest.mark.parametrize("after", [False, True])
-def test_an_outage_loses_nothing(place, method, after):
-    gone = BrokerUnavailable("gone; start the broker")
-    learner = place.learner(bus=Failing(place.bus, method, gone, after=after), ledger=Failing(place.ledger, method, gone, after=after))
-    place.finish_games(1, 8)
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline and (place.ledger.inserted < 8 or place.bus.length(keys.samples(RUN))):
-        turns(learner, 1)
-    assert learner.status().games_inserted == 8
-    assert place.bus.length(keys.samples(RUN)) == 0
 
 
 def test_unreadable_and_illegal_samples_become_dead_letters_and_stop_nobody(place):
