@@ -48,6 +48,8 @@ from azq.store.objects import ObjectPrefix
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 
+NICENESS = 5  # search takes three quarters of a core that a learner wants too; more, and one beside foreign work would starve
+
 log = logs.get(__name__)
 
 
@@ -80,13 +82,13 @@ class Threads(NamedTuple):
 
     torch: int  # in a pass
     passes: int  # of a batch at once
-    niceness: int  # nice(1): at 5 search takes three quarters of a core that both want; at more, foreign work would starve it
+    niceness: int  # search and inference come before it by so much (nice(1))
 
 
 def plan_threads(config: LearnerConfig, device: torch.device, cores: int) -> Threads:
     """On a CPU a learner takes all cores, behind those who play; several ranks, and a compiled pass, take half of them. Pure."""
     if device.type == "cpu" and config.ranks == 1 and not config.compile:
-        return Threads(1, config.threads or cores, 5)
+        return Threads(1, config.threads or cores, NICENESS)
     return Threads(config.threads or (max(1, cores // 2 // config.ranks) if device.type == "cpu" else 1), 1, 0)
 
 

@@ -220,9 +220,10 @@ class Stepper(ABC):
                 done[place] = {name: loss.detach() for name, loss in losses.items()}, gradients
 
         with ThreadPoolExecutor(self.threads - 1, initializer=torch.set_num_threads, initargs=(1,)) as helpers:
-            helping = helpers.map(take_parts, [nullcontext] * (self.threads - 1))
+            helping = [helpers.submit(take_parts, nullcontext) for _ in range(self.threads - 1)]
             take_parts(self.phases)
-        list(helping)  # raises what one of them raised
+        for helper in helping:
+            helper.result()
         with self.phases("backward"):
             losses, gradients = zip(*(done[place] for place in range(len(parts))), strict=True)
             for parameter, shares in zip(parameters, zip(*gradients, strict=True), strict=True):

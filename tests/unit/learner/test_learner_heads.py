@@ -15,7 +15,7 @@ from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import ConfigError
 from azq.games import Game
-from azq.learner.step.loss import Symmetries, Targets, all_losses, spread_of, weighted
+from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Outputs, build
 from azq.parts.lab.bench.learner import full_window

@@ -11,7 +11,7 @@ from memory_broker import MemoryBus
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
 from azq.learner.curves import ResultCurves, match_curves
-from azq.learner.opening import Threads, plan_threads, training_device
+from azq.learner.opening import NICENESS, Threads, plan_threads, training_device
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
 from azq.learner.step.trainer import autocast_dtype
@@ -68,9 +68,9 @@ def test_device_and_precision_follow_the_settings():
 @pytest.mark.parametrize(
     ("options", "device", "cores", "expected"),
     [
-        ({}, "cpu", 2, Threads(1, 2, 5)),
-        ({}, "cpu", 1, Threads(1, 1, 5)),
-        ({"threads": 1}, "cpu", 8, Threads(1, 1, 5)),
+        ({}, "cpu", 2, Threads(1, 2, NICENESS)),
+        ({}, "cpu", 1, Threads(1, 1, NICENESS)),
+        ({"threads": 1}, "cpu", 8, Threads(1, 1, NICENESS)),
         ({"ranks": 2}, "cpu", 8, Threads(2, 1, 0)),
         ({"compile": True}, "cpu", 8, Threads(4, 1, 0)),
         ({"ranks": 4}, "cpu", 2, Threads(1, 1, 0)),
