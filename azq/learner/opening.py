@@ -86,10 +86,15 @@ class Threads(NamedTuple):
 
 
 def plan_threads(config: LearnerConfig, device: torch.device, cores: int) -> Threads:
-    """On a CPU a learner takes all cores, behind those who play; several ranks, and a compiled pass, take half of them. Pure."""
-    if device.type == "cpu" and config.ranks == 1 and not config.compile:
-        return Threads(1, config.threads or cores, NICENESS)
-    return Threads(config.threads or (max(1, cores // 2 // config.ranks) if device.type == "cpu" else 1), 1, 0)
+    """On a CPU a learner takes all cores, behind those who play: it computes in what they leave, and waits where they fall behind.
+
+    Several ranks, and a compiled pass, share half of the cores.
+    """
+    if device.type != "cpu":
+        return Threads(config.threads or 1, 1, 0)
+    if config.ranks > 1 or config.compile:
+        return Threads(config.threads or max(1, cores // 2 // config.ranks), 1, 0)
+    return Threads(1, config.threads or cores, NICENESS)
 
 
 @dataclass(eq=False)
@@ -222,8 +227,8 @@ def open_trainer(sections: RunSections, game: Game, local: int = 0) -> tuple[Tra
     """A run's network in training, and the columns that its samples need; `local` as in `training_device`."""
     device, spec = training_device(sections.learner, local), NetSpec.of(game)
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
-    trainer = Trainer(build(sections.network, spec, seed=sections.run.seed), spec, sections.learner, device, symmetries)
-    trainer.threads = plan_threads(sections.learner, device, usable_cores()).passes if trainer.module.shares_batches else 1
+    passes = plan_threads(sections.learner, device, usable_cores()).passes
+    trainer = Trainer(build(sections.network, spec, seed=sections.run.seed), spec, sections.learner, device, symmetries, passes)
     return trainer, Columns.of(game, sections.network.auxiliary, sections.learner)
 
 

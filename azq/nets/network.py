@@ -56,7 +56,6 @@ class Network(nn.Module, ABC):
     """
 
     _outcome_weights: Tensor
-    shares_batches = True  # between threads: its rows cost far more than a pass of few
 
     def __init__(self, spec: NetSpec, auxiliary: Sequence[str] = ()) -> None:
         super().__init__()

@@ -56,8 +56,6 @@ class Block(nn.Module):
 class Mlp(Network):
     """`blocks` residual layers of K = `channels` over all bits and scalars at once, for games whose observation is not a picture."""
 
-    shares_batches = False  # half of a batch of backgammon's preset costs 0.6 of it
-
     def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
         super().__init__(spec, auxiliary)
         self.stem = nn.Linear(spec.planes * spec.cells + spec.scalars, channels)

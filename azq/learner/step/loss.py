@@ -46,8 +46,8 @@ def all_losses(outputs: Outputs, targets: Targets, spread: float = 1.0) -> dict[
     """Float32 scalars by head: `policy`, `value`, and those of the further heads that the network has.
 
     `advantage` is the squared error of what a dueling network says of the action that was played (`_action_values`).
-    The value's is over `spread`: with `spread_of` the batch's targets the part of it that is not explained, however near each other
-    scores lie, whose spread moves as a network learns (as the scale of PopArt: van Hasselt et al., NeurIPS 2016).
+    With `spread` the value's is over the variance of the batch's targets: the part of it that is not explained, however
+    near each other scores lie, whose spread moves as a network learns (as the scale of PopArt: van Hasselt et al., NeurIPS 2016).
     `outcome` is a cross-entropy summed over the outcomes, `margin` a squared error, `hidden` a cross-entropy per fact, so that games with
     many cards do not drown the rest.
     """
@@ -64,11 +64,6 @@ def all_losses(outputs: Outputs, targets: Targets, spread: float = 1.0) -> dict[
     if outputs.hidden is not None and targets.hidden is not None:
         by_head["hidden"] = binary_cross_entropy_with_logits(outputs.hidden.float(), targets.hidden)
     return by_head
-
-
-def spread_of(values: np.ndarray) -> float:
-    """The variance of a batch's value targets, whose parts count in it alike."""
-    return max(float(np.var(values)), LEAST_SPREAD**2)
 
 
 def weighted(by_head: dict[str, Tensor], value_weight: float) -> Tensor:

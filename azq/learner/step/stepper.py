@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, Self
 
@@ -17,7 +17,8 @@ from azq.nets.device import device_mark, is_out_of_memory
 from azq.phases import Phases
 
 WEIGHTS, AVERAGE = "weights/", "ema/"  # what the names of a trainer's tensors begin with
-LEAST_ROWS = 128  # of a pass beside others: a pass of connect four's preset costs 7 ms of CPU, each of its rows 0.3
+LEAST_ROWS = 64  # of a pass beside others: below it calls cost more than what they compute
+PASSES = 4  # of a batch for each thread, so that one whose core is wanted elsewhere holds the others up for little
 
 Phase = Callable[[str], AbstractContextManager[object]]
 
@@ -31,7 +32,9 @@ def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def most_rows(rows: int, threads: int, micro_batch: int) -> int:
     """Most rows of a pass where so many threads share a batch; 0: all of them. Pure, so that a resumed run adds up in the same order."""
-    return min(max(LEAST_ROWS, -(-rows // threads)), micro_batch or rows) if threads > 1 else micro_batch
+    if threads == 1:
+        return micro_batch
+    return min(max(LEAST_ROWS, -(-rows // (PASSES * threads))), micro_batch or rows)
 
 
 def passed(module: nn.Module, *inputs: Tensor) -> Any:
@@ -84,10 +87,11 @@ class Stepper(ABC):
 
     module: nn.Module
     _optimizer: torch.optim.Optimizer
-    threads = 1  # that share a batch, the one that takes its step included
 
-    def __init__(self, device: torch.device, micro_batch: int) -> None:
+    def __init__(self, device: torch.device, micro_batch: int, threads: int = 1) -> None:
         self.device = device
+        self._threads = threads  # that share a batch's passes, this one included
+        self._helpers = ThreadPoolExecutor(max(1, threads - 1), "trainer", initializer=torch.set_num_threads, initargs=(1,))
         self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
         self.step = 0
         self.micro_batch = micro_batch  # most samples of one pass; less once the device had no memory for them; 0: all at once
@@ -194,8 +198,8 @@ class Stepper(ABC):
     def _accumulated(self, batch: Rows) -> dict[str, Tensor]:
         """A pass for each part of a batch, whose gradients add up to the mean over the batch."""
         self._optimizer.zero_grad(set_to_none=True)
-        parts, total = batch.parts(most_rows(len(batch), self.threads, self.micro_batch)), dict[str, Tensor]()
-        if self.threads > 1 and len(parts) > 1:
+        parts, total = batch.parts(most_rows(len(batch), self._threads, self.micro_batch)), dict[str, Tensor]()
+        if self._threads > 1 and len(parts) > 1:
             return self._side_by_side(parts, len(batch))
         for part in parts:
             with self.sync.part(last=part is parts[-1]):
@@ -210,25 +214,29 @@ class Stepper(ABC):
     def _side_by_side(self, parts: Sequence[Any], rows: int) -> dict[str, Tensor]:
         """The same on several threads. Gradients add up in the order of the parts, whichever thread had them."""
         parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        left, done = iter(enumerate(parts)), dict[int, tuple[dict[str, Tensor], tuple[Tensor, ...]]]()
+        left, done = iter(enumerate(parts)), dict[int, tuple[dict[str, Tensor], Sequence[Tensor]]]()
 
-        def take_parts(phases: Phase) -> None:
+        def work(phases: Phase) -> None:
             for place, part in left:
                 losses = {name: loss * (len(part) / rows) for name, loss in self._losses(part, phases).items()}
                 with phases("backward"):
                     gradients = torch.autograd.grad(self._total(losses), parameters, materialize_grads=True)
                 done[place] = {name: loss.detach() for name, loss in losses.items()}, gradients
 
-        with ThreadPoolExecutor(self.threads - 1, initializer=torch.set_num_threads, initargs=(1,)) as helpers:
-            helping = [helpers.submit(take_parts, nullcontext) for _ in range(self.threads - 1)]
-            take_parts(self.phases)
+        helping = [self._helpers.submit(work, nullcontext) for _ in range(self._threads - 1)]
+        try:
+            work(self.phases)
+        finally:
+            wait(helping)
         for helper in helping:
             helper.result()
         with self.phases("backward"):
-            losses, gradients = zip(*(done[place] for place in range(len(parts))), strict=True)
-            for parameter, shares in zip(parameters, zip(*gradients, strict=True), strict=True):
-                parameter.grad = sum(shares[1:], shares[0])
-        return {name: torch.stack([by_head[name] for by_head in losses]).sum() for name in losses[0]}
+            total, gradients = done[0]
+            for losses, further in (done[place] for place in range(1, len(parts))):
+                total, gradients = {name: total[name] + loss for name, loss in losses.items()}, torch._foreach_add(gradients, further)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
+        return total
 
 
 def ran_short(error: BaseException) -> bool:

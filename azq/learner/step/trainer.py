@@ -17,7 +17,7 @@ from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
 from azq.learner.step.compiling import compile_where_faster
-from azq.learner.step.loss import Symmetries, Targets, all_losses, spread_of, weighted
+from azq.learner.step.loss import LEAST_SPREAD, Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import MATRICES, Ema, learning_rate, make_optimizer
 from azq.learner.step.stepper import AVERAGE, Phase, Stepper
 from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
@@ -46,9 +46,15 @@ class Trainer(Stepper):
     module: Any  # a Network, whose forward pass may be replaced by a compiled one
 
     def __init__(
-        self, module: Network, spec: NetSpec, config: LearnerConfig, device: torch.device, symmetries: Symmetries | None = None
+        self,
+        module: Network,
+        spec: NetSpec,
+        config: LearnerConfig,
+        device: torch.device,
+        symmetries: Symmetries | None = None,
+        threads: int = 1,
     ) -> None:
-        super().__init__(device, config.micro_batch)
+        super().__init__(device, config.micro_batch, threads)
         self._spec = spec
         self._config = config
         self._dtype = autocast_dtype(config, device)
@@ -88,7 +94,7 @@ class Trainer(Stepper):
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate * group.get(MATRICES, 1.0)
         if self._config.value_scaling == "spread":
-            self._spread = spread_of(batch.samples.values)
+            self._spread = max(float(np.var(batch.samples.values)), LEAST_SPREAD**2)
         if self._may_compile:
             self._may_compile = False
             self._notes["compile"] = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)

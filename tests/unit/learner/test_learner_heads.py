@@ -121,12 +121,12 @@ def test_the_error_of_a_value_may_count_in_the_spread_of_its_targets():
     outputs, targets = outputs_and_targets()
     near = torch.tensor([[0.70], [0.72], [0.74], [0.76]])
     outputs, targets = outputs._replace(values=near + 0.01), dataclasses.replace(targets, values=near)
-    spread = float(all_losses(outputs, targets, spread_of(near.numpy()))["value"])
+    spread = float(all_losses(outputs, targets, True)["value"])
     assert spread == pytest.approx(0.01**2 / near.var(unbiased=False).item(), rel=1e-3)
     scaled = outputs._replace(values=10 * near + 0.1), dataclasses.replace(targets, values=10 * near)
-    assert float(all_losses(*scaled, spread_of(10 * near.numpy()))["value"]) == pytest.approx(spread, rel=1e-3)
+    assert float(all_losses(*scaled, True)["value"]) == pytest.approx(spread, rel=1e-3)
     alike = outputs._replace(values=torch.full((4, 1), 0.5)), dataclasses.replace(targets, values=torch.full((4, 1), 0.5))
-    assert float(all_losses(*alike, spread_of(np.full((4, 1), 0.5)))["value"]) == 0
+    assert float(all_losses(*alike, True)["value"]) == 0
 
 
 def test_values_of_actions_average_to_the_positions_under_the_policy():

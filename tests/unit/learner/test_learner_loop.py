@@ -149,7 +149,7 @@ def test_a_step_of_new_shapes_may_take_longer_than_the_watchdog_waits(place, mon
     slow_s, losses = 10 * HANG_AFTER_S, learner.trainer._losses
     silent: dict[int, float] = {}  # of passes by their rows, those of the first
 
-    def pass_of(part, phases):
+    def pass_of(part):
         if len(part) == learner.config.batch_size and learner.trainer.step:
             raise torch.OutOfMemoryError("CUDA out of memory")
         if len(part) not in silent:
@@ -157,7 +157,7 @@ def test_a_step_of_new_shapes_may_take_longer_than_the_watchdog_waits(place, mon
                 now_s[0] += 1.0
                 watch.check()
             silent[len(part)] = now_s[0] - said[-1]
-        return losses(part, phases)
+        return losses(part)
 
     def turned(status):
         learner.report()  # the first step is known to be done,
