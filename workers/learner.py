@@ -20,7 +20,7 @@ from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import AzqError, ExitCode, MissingExtra
 from azq.learner.data.batches import Feed
 from azq.learner.learner import Learner
-from azq.learner.opening import LearnerSetup, plan_threads, prepare_training
+from azq.learner.opening import LearnerSetup, prepare_training
 from azq.learner.replication.remote_index import open_run_prefix
 from azq.learner.rounds import Ranks
 from azq.learner.step.trainer import Trainer
@@ -36,8 +36,6 @@ from azq.process.cards import LateGpu
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, WATCHDOG, WorkWatch, more_time, notify
-from azq.process.proc import usable_cores
-from azq.process.start import come_after
 from azq.store import open_store
 from azq.store.objects import ObjectPrefix
 from azq.store.signing import read_key
@@ -142,7 +140,6 @@ def _open(
     run, sections, config, record = process.run, process.sections, process.config, process.view.record
     late = LateGpu(sections.learner.device)
     device = prepare_training(sections.learner, local)
-    come_after(plan_threads(sections.learner, device, usable_cores()).niceness)
     beat.gauge, beat.look = Gauge(device), partial(late.check, device.type)
     tracked = TrackedRun(run, record.created_ms, process.directory, sections.model_dump(mode="json"))
     return LearnerSetup(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
@@ -48,8 +47,6 @@ from azq.store.objects import ObjectPrefix
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 
-NICENESS = 5  # search takes three quarters of a core that a learner wants too; more, and one beside foreign work would starve
-
 log = logs.get(__name__)
 
 
@@ -71,30 +68,15 @@ def training_device(config: LearnerConfig, local: int = 0) -> torch.device:
 def prepare_training(config: LearnerConfig, local: int = 0) -> torch.device:
     """Configures torch for training in this process; returns the device. Raises as `training_device`."""
     device = training_device(config, local)
-    prepare_process(plan_threads(config, device, usable_cores()).torch)
+    prepare_process(pick_threads(config, device))
     # Kernels are searched for once a shape, and the rows of a rank change all the time.
     torch.backends.cudnn.benchmark = device.type == "cuda" and config.ranks == 1
     return device
 
 
-class Threads(NamedTuple):
-    """How a learner computes."""
-
-    torch: int  # in a pass
-    passes: int  # of a batch at once
-    niceness: int  # search and inference come before it by so much (nice(1))
-
-
-def plan_threads(config: LearnerConfig, device: torch.device, cores: int) -> Threads:
-    """On a CPU a learner takes all cores, behind those who play: it computes in what they leave, and waits where they fall behind.
-
-    Several ranks, and a compiled pass, share half of the cores.
-    """
-    if device.type != "cpu":
-        return Threads(config.threads or 1, 1, 0)
-    if config.ranks > 1 or config.compile:
-        return Threads(config.threads or max(1, cores // 2 // config.ranks), 1, 0)
-    return Threads(1, config.threads or cores, NICENESS)
+def pick_threads(config: LearnerConfig, device: torch.device) -> int:
+    """Threads for torch: the setting, else a rank's share of half the cores on a CPU, since self-play wants the others."""
+    return config.threads or (max(1, usable_cores() // 2 // config.ranks) if device.type == "cpu" else 1)
 
 
 @dataclass(eq=False)
@@ -227,8 +209,7 @@ def open_trainer(sections: RunSections, game: Game, local: int = 0) -> tuple[Tra
     """A run's network in training, and the columns that its samples need; `local` as in `training_device`."""
     device, spec = training_device(sections.learner, local), NetSpec.of(game)
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
-    passes = plan_threads(sections.learner, device, usable_cores()).passes
-    trainer = Trainer(build(sections.network, spec, seed=sections.run.seed), spec, sections.learner, device, symmetries, passes)
+    trainer = Trainer(build(sections.network, spec, seed=sections.run.seed), spec, sections.learner, device, symmetries)
     return trainer, Columns.of(game, sections.network.auxiliary, sections.learner)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -65,15 +64,6 @@ def end_with(pipe: int, number: signal.Signals) -> None:
         os.kill(os.getpid(), number)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
-
-
-def come_after(niceness: int) -> None:
-    """Lets what else wants this host's cores have them first; where each session is a group of processes, the group (sched(7))."""
-    niceness = max(niceness, os.getpriority(os.PRIO_PROCESS, 0))
-    os.setpriority(os.PRIO_PROCESS, 0, niceness)
-    if os.getsid(0) == os.getpid():  # else the group is that of a terminal
-        with contextlib.suppress(OSError):
-            Path("/proc/self/autogroup").write_text(str(niceness))
 
 
 def run_main(role: str, main: Callable[[], int]) -> int:

@@ -30,7 +30,7 @@ def trainer_of(network: NetworkConfig, game: str = "connect_four", *, seed: int 
     """A trainer of a game's network on the CPU, in float32 unless `options` of the learner say otherwise."""
     rules, cpu = games.load(game), torch.device("cpu")
     spec, config = NetSpec.of(rules), LearnerConfig(**{"precision": "float32", **options})
-    return Trainer(build(network, spec, seed=seed), spec, config, cpu, Symmetries(rules, cpu) if symmetries else None, config.threads or 1)
+    return Trainer(build(network, spec, seed=seed), spec, config, cpu, Symmetries(rules, cpu) if symmetries else None)
 
 
 def train(trainer: Trainer, samples: Samples, rng: np.random.Generator) -> None:

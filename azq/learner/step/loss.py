@@ -42,7 +42,7 @@ def losses(logits: Tensor, values: Tensor, policy_targets: Tensor, value_targets
     return -(policy_targets * log_policy).sum(dim=1).mean(), (values.float() - value_targets).square().mean()
 
 
-def all_losses(outputs: Outputs, targets: Targets, spread: float = 1.0) -> dict[str, Tensor]:
+def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict[str, Tensor]:
     """Float32 scalars by head: `policy`, `value`, and those of the further heads that the network has.
 
     `advantage` is the squared error of what a dueling network says of the action that was played (`_action_values`).
@@ -52,7 +52,9 @@ def all_losses(outputs: Outputs, targets: Targets, spread: float = 1.0) -> dict[
     many cards do not drown the rest.
     """
     policy, value = losses(outputs.logits, outputs.values, targets.policies, targets.values, targets.legal)
-    by_head = {"policy": policy, "value": value / spread}
+    if spread:
+        value = value / targets.values.float().var(unbiased=False).clamp(min=LEAST_SPREAD**2)
+    by_head = {"policy": policy, "value": value}
     if outputs.outcomes is not None and targets.outcomes is not None:
         per_outcome = binary_cross_entropy_with_logits(outputs.outcomes.float(), targets.outcomes, reduction="none")
         by_head["outcome"] = per_outcome.sum(dim=1).mean()

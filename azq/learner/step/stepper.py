@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, Self
 
@@ -17,10 +16,6 @@ from azq.nets.device import device_mark, is_out_of_memory
 from azq.phases import Phases
 
 WEIGHTS, AVERAGE = "weights/", "ema/"  # what the names of a trainer's tensors begin with
-LEAST_ROWS = 64  # of a pass beside others: below it calls cost more than what they compute
-PASSES = 4  # of a batch for each thread, so that one whose core is wanted elsewhere holds the others up for little
-
-Phase = Callable[[str], AbstractContextManager[object]]
 
 log = logs.get(__name__)
 
@@ -28,13 +23,6 @@ log = logs.get(__name__)
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those of a trainer's tensors whose names begin so, without that."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def most_rows(rows: int, threads: int, micro_batch: int) -> int:
-    """Most rows of a pass where so many threads share a batch; 0: all of them. Pure, so that a resumed run adds up in the same order."""
-    if threads == 1:
-        return micro_batch
-    return min(max(LEAST_ROWS, -(-rows // (PASSES * threads))), micro_batch or rows)
 
 
 def passed(module: nn.Module, *inputs: Tensor) -> Any:
@@ -88,10 +76,8 @@ class Stepper(ABC):
     module: nn.Module
     _optimizer: torch.optim.Optimizer
 
-    def __init__(self, device: torch.device, micro_batch: int, threads: int = 1) -> None:
+    def __init__(self, device: torch.device, micro_batch: int) -> None:
         self.device = device
-        self._threads = threads  # that share a batch's passes, this one included
-        self._helpers = ThreadPoolExecutor(max(1, threads - 1), "trainer", initializer=torch.set_num_threads, initargs=(1,))
         self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
         self.step = 0
         self.micro_batch = micro_batch  # most samples of one pass; less once the device had no memory for them; 0: all at once
@@ -104,8 +90,8 @@ class Stepper(ABC):
         """Takes one step on a batch; `progress` is the run's share behind."""
 
     @abstractmethod
-    def _losses(self, part: Any, phases: Phase) -> dict[str, Tensor]:
-        """Means over a part of a batch, by name; may run in several threads at once."""
+    def _losses(self, part: Any) -> dict[str, Tensor]:
+        """Means over a part of a batch, by name."""
 
     @abstractmethod
     def _total(self, losses: dict[str, Tensor]) -> Tensor:
@@ -198,44 +184,15 @@ class Stepper(ABC):
     def _accumulated(self, batch: Rows) -> dict[str, Tensor]:
         """A pass for each part of a batch, whose gradients add up to the mean over the batch."""
         self._optimizer.zero_grad(set_to_none=True)
-        parts, total = batch.parts(most_rows(len(batch), self._threads, self.micro_batch)), dict[str, Tensor]()
-        if self._threads > 1 and len(parts) > 1:
-            return self._side_by_side(parts, len(batch))
+        parts, total = batch.parts(self.micro_batch), dict[str, Tensor]()
         for part in parts:
             with self.sync.part(last=part is parts[-1]):
-                losses = self._losses(part, self.phases)
+                losses = self._losses(part)
                 if len(parts) > 1:
                     losses = {name: loss * (len(part) / len(batch)) for name, loss in losses.items()}
                 with self.phases("backward"):
                     self.sync.backward(self._total(losses))
             total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in losses.items()}
-        return total
-
-    def _side_by_side(self, parts: Sequence[Any], rows: int) -> dict[str, Tensor]:
-        """The same on several threads. Gradients add up in the order of the parts, whichever thread had them."""
-        parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        left, done = iter(enumerate(parts)), dict[int, tuple[dict[str, Tensor], Sequence[Tensor]]]()
-
-        def work(phases: Phase) -> None:
-            for place, part in left:
-                losses = {name: loss * (len(part) / rows) for name, loss in self._losses(part, phases).items()}
-                with phases("backward"):
-                    gradients = torch.autograd.grad(self._total(losses), parameters, materialize_grads=True)
-                done[place] = {name: loss.detach() for name, loss in losses.items()}, gradients
-
-        helping = [self._helpers.submit(work, nullcontext) for _ in range(self._threads - 1)]
-        try:
-            work(self.phases)
-        finally:
-            wait(helping)
-        for helper in helping:
-            helper.result()
-        with self.phases("backward"):
-            total, gradients = done[0]
-            for losses, further in (done[place] for place in range(1, len(parts))):
-                total, gradients = {name: total[name] + loss for name, loss in losses.items()}, torch._foreach_add(gradients, further)
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
         return total
 
 

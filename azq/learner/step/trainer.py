@@ -17,9 +17,9 @@ from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
 from azq.learner.step.compiling import compile_where_faster
-from azq.learner.step.loss import LEAST_SPREAD, Symmetries, Targets, all_losses, weighted
+from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import MATRICES, Ema, learning_rate, make_optimizer
-from azq.learner.step.stepper import AVERAGE, Phase, Stepper
+from azq.learner.step.stepper import AVERAGE, Stepper
 from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
 from azq.nets.device import fastest_dtype
 from azq.replay.samples import Samples
@@ -46,15 +46,9 @@ class Trainer(Stepper):
     module: Any  # a Network, whose forward pass may be replaced by a compiled one
 
     def __init__(
-        self,
-        module: Network,
-        spec: NetSpec,
-        config: LearnerConfig,
-        device: torch.device,
-        symmetries: Symmetries | None = None,
-        threads: int = 1,
+        self, module: Network, spec: NetSpec, config: LearnerConfig, device: torch.device, symmetries: Symmetries | None = None
     ) -> None:
-        super().__init__(device, config.micro_batch, threads)
+        super().__init__(device, config.micro_batch)
         self._spec = spec
         self._config = config
         self._dtype = autocast_dtype(config, device)
@@ -72,7 +66,6 @@ class Trainer(Stepper):
         self._names: tuple[str, ...] = ("policy", "value")
         self._sums = torch.zeros(len(self._names), device=device)
         self._summed = 0
-        self._spread = 1.0  # that the value's error of this batch is counted in
         self.learning_rate = learning_rate(config, 0, 0.0)
 
     @property
@@ -93,8 +86,6 @@ class Trainer(Stepper):
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate * group.get(MATRICES, 1.0)
-        if self._config.value_scaling == "spread":
-            self._spread = max(float(np.var(batch.samples.values)), LEAST_SPREAD**2)
         if self._may_compile:
             self._may_compile = False
             self._notes["compile"] = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
@@ -140,23 +131,27 @@ class Trainer(Stepper):
         self._sums += torch.stack([loss.detach() for loss in losses.values()])
         self._summed += 1
 
+    @property
+    def _spread(self) -> bool:
+        return self._config.value_scaling == "spread"
+
     def _total(self, losses: dict[str, Tensor]) -> Tensor:
         return weighted(losses, self._config.value_weight)
 
-    def _losses(self, batch: Batch, phases: Phase) -> dict[str, Tensor]:
-        with phases("load"):
+    def _losses(self, batch: Batch) -> dict[str, Tensor]:
+        with self.phases("load"):
             planes, scalars = unpack(self._send(batch.samples.packed), self._spec)
             targets = self._targets(batch.samples)
             if self._symmetries is not None and batch.chosen is not None:
                 chosen = self._send(batch.chosen).long()
                 planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
-        with phases("forward"), self._autocast():
+        with self.phases("forward"), self._autocast():
             outputs = self.sync.forward(planes, scalars)
-        with phases("loss"):
+        with self.phases("loss"):
             return all_losses(outputs, targets, self._spread)
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None, cache_enabled=False)
+        return torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None)
 
     def _targets(self, samples: Samples) -> Targets:
         hidden = None if samples.hidden is None else self._bits(samples.hidden, self._spec.num_hidden).float()

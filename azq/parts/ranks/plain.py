@@ -22,7 +22,7 @@ from azq.config import RankSettings
 from azq.errors import BrokerError, ConfigError
 from azq.learner.data.batches import cut
 from azq.learner.rounds import RanksFigures, TrainingRound
-from azq.learner.step.stepper import Phase, Stepper
+from azq.learner.step.stepper import Stepper
 from azq.parts.ranks.follower import Follower
 from azq.parts.ranks.leader import Leader
 from azq.parts.ranks.rules import RankPlace
@@ -92,8 +92,8 @@ class ModuleTrainer(Stepper):
             self.sync.after_step(self.step)
         self.step += 1
 
-    def _losses(self, part: TensorRows, phases: Phase) -> dict[str, Tensor]:
-        with phases("forward"):
+    def _losses(self, part: TensorRows) -> dict[str, Tensor]:
+        with self.phases("forward"):
             return {"loss": self._loss(self.sync.forward, *part.tensors)}
 
     def _total(self, losses: dict[str, Tensor]) -> Tensor:

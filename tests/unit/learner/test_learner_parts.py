@@ -11,7 +11,7 @@ from memory_broker import MemoryBus
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
 from azq.learner.curves import ResultCurves, match_curves
-from azq.learner.opening import NICENESS, Threads, plan_threads, training_device
+from azq.learner.opening import pick_threads, training_device
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
 from azq.learner.step.trainer import autocast_dtype
@@ -61,25 +61,10 @@ def test_device_and_precision_follow_the_settings():
     assert autocast_dtype(LearnerConfig(precision="bfloat16"), cpu) is torch.bfloat16
     capable = torch.cpu.get_capabilities().get("avx512_bf16") or torch.cpu.get_capabilities().get("amx_bf16")
     assert (autocast_dtype(LearnerConfig(), cpu) is torch.bfloat16) == bool(capable)
+    assert pick_threads(LearnerConfig(threads=3), cpu) == 3
+    assert pick_threads(LearnerConfig(), cpu) >= 1
     with pytest.raises(ConfigError, match=r"learner\.device = 'abacus'"):
         training_device(LearnerConfig(device="abacus"))
-
-
-@pytest.mark.parametrize(
-    ("options", "device", "cores", "expected"),
-    [
-        ({}, "cpu", 2, Threads(1, 2, NICENESS)),
-        ({}, "cpu", 1, Threads(1, 1, NICENESS)),
-        ({"threads": 1}, "cpu", 8, Threads(1, 1, NICENESS)),
-        ({"ranks": 2}, "cpu", 8, Threads(2, 1, 0)),
-        ({"compile": True}, "cpu", 8, Threads(4, 1, 0)),
-        ({"ranks": 4}, "cpu", 2, Threads(1, 1, 0)),
-        ({}, "cuda", 16, Threads(1, 1, 0)),
-        ({"threads": 3}, "cuda", 16, Threads(3, 1, 0)),
-    ],
-)
-def test_a_learner_on_a_cpu_takes_all_cores_behind_those_who_play(options, device, cores, expected):
-    assert plan_threads(LearnerConfig(**options), torch.device(device), cores) == expected
 
 
 def test_a_match_against_uct_gives_the_elo_curve():

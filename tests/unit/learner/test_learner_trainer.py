@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from typing import Any
 
 import numpy as np
@@ -68,47 +67,6 @@ def test_fits_a_planted_function_on_unseen_samples(precision):
     assert losses.steps == 1
     assert losses.policy < 0.4
     assert losses.value < 0.15
-
-
-def gradients(batch: Batch, **options: Any) -> tuple[torch.Tensor, dict[str, float]]:
-    """Of a network that has learned a little, so that none of its layers is zero, with the batch's losses."""
-    trainer, rng = trainer_for("connect_four", symmetries=True, **options), np.random.default_rng(0)
-    for seed in range(3):
-        train(trainer, planted(spec_of("connect_four"), 32, seed), rng)
-    losses = trainer._gradients(batch)
-    return torch.cat([parameter.grad.flatten() for parameter in trainer.module.parameters()]), {k: float(v) for k, v in losses.items()}
-
-
-@pytest.mark.parametrize(("precision", "most"), [("float32", 1e-5), ("bfloat16", 0.02)])
-@pytest.mark.parametrize("scaling", ["none", "spread"])
-def test_passes_side_by_side_have_the_gradients_of_one(precision, most, scaling):
-    samples = planted(spec_of("connect_four"), 500, 7)
-    samples.values[:250] *= 0.01  # so that parts of it have another spread
-    batch = Batch(samples, np.arange(500, dtype=np.uint8) % 2)
-    whole, losses = gradients(batch, value_scaling=scaling)
-    for options in ({"threads": 2}, {"threads": 3}, {"threads": 2, "micro_batch": 50}, {"micro_batch": 200}):
-        shared, likewise = gradients(batch, precision=precision, value_scaling=scaling, **options)
-        assert float((shared - whole).norm() / whole.norm()) < most
-        assert likewise == pytest.approx(losses, rel=most)
-        again, _ = gradients(batch, precision=precision, value_scaling=scaling, **options)
-        assert torch.equal(again, shared)  # whichever thread had which part
-
-
-def test_a_pass_beside_others_that_fails_is_named_once_all_are_done(monkeypatch):
-    trainer = trainer_for("connect_four", threads=2)
-    helper = threading.Event()
-
-    def fail(part: Batch, phases: Any) -> Any:
-        if phases is trainer.phases:
-            helper.wait()
-            return {"policy": trainer.module.policy.bias.sum()}
-        helper.set()
-        raise RuntimeError("planted")
-
-    monkeypatch.setattr(trainer, "_losses", fail)
-    with pytest.raises(RuntimeError, match="planted"):
-        trainer.train_on(Batch(planted(spec_of("connect_four"), 512, 0)), 0.0)
-    assert trainer.step == 0
 
 
 @pytest.mark.parametrize(("name", "count"), [("connect_four", 2), ("tic_tac_toe", 8)])

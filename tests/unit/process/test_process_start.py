@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 from azq.process.start import PARENT_PIPE
 
@@ -42,11 +41,3 @@ def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
     environment = os.environ | {PARENT_PIPE: "stdin"}
     done = subprocess.run([sys.executable, "-c", CHILD], env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert done.returncode == -signal.SIGTERM
-
-
-def test_a_process_comes_after_others_with_the_group_of_its_session() -> None:
-    group, expected = Path("/proc/self/autogroup"), max(5, os.getpriority(os.PRIO_PROCESS, 0))
-    code = "import os, azq.process.start as start; start.come_after(5); start.come_after(3); print(os.getpriority(os.PRIO_PROCESS, 0))"
-    code += f"; print(open({str(group)!r}).read())" if group.exists() else ""
-    output = subprocess.run([sys.executable, "-c", code], start_new_session=True, capture_output=True, text=True, check=True).stdout
-    assert output.split()[:: 3 if group.exists() else 1] == [str(expected)] * (2 if group.exists() else 1)

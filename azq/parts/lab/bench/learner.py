@@ -16,13 +16,13 @@ from azq import games
 from azq.config import Config, RunSections
 from azq.errors import DeviceError
 from azq.learner.data.batches import Draws, Feed, Order, Prefetcher
-from azq.learner.opening import plan_threads, prepare_training
+from azq.learner.opening import prepare_training
 from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.loss import Symmetries, losses
 from azq.learner.step.trainer import Trainer, autocast_dtype
 from azq.nets import NetSpec, build
 from azq.parts.lab.bench.rig import changed, in_turns, rules
-from azq.process.proc import peak_resident_bytes, usable_cores
+from azq.process.proc import peak_resident_bytes
 from azq.replay.samples import NO_COLUMNS, Columns, Samples
 from azq.replay.window import Window
 
@@ -42,14 +42,12 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
     The window holds random bytes in the game's shapes, `window_samples` of them.
     """
     device, batch = prepare_training(config.learner), config.learner.batch_size
-    threads = plan_threads(config.learner, device, usable_cores())
     trainer, window, feed = workplace(config.run_sections(), device, window_samples)
     bare = {"bare": _bare_step(config, device)}
     if device.type == "cuda" or config.learner.compile:
         bare["bare_compiled"] = _bare_step(config, device, compiled=True)
     whole = whole_step(trainer, feed, feed.order(0, batch, window_samples))
-    cores = threads.torch * threads.passes
-    steps = {"whole": _on(threads.torch, whole), **{name: _on(cores, step) for name, step in bare.items() if step}}
+    steps = {"whole": whole, **{name: step for name, step in bare.items() if step}}
     spent = in_turns({name: (partial(steps_for, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)
     feed.close()
     per_s = {name: round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()}
@@ -62,7 +60,7 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
         "network": f"{config.network.kind} {config.network.blocks}x{config.network.channels}",
         "device": str(device),
         "precision": trainer.precision,
-        "threads": cores,
+        "threads": torch.get_num_threads(),
         "batch_size": batch,
         "samples_per_s": per_s["whole"],
         "samples_per_cpu_s": per_cpu_s["whole"],
@@ -81,8 +79,7 @@ def workplace(sections: RunSections, device: torch.device, samples: int) -> tupl
     """A trainer of a run, a full window of so many random samples, and what feeds the one from the other."""
     game, config = rules(sections), sections.learner
     spec = NetSpec.of(game)
-    passes = plan_threads(config, device, usable_cores()).passes
-    trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device), passes)
+    trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
     window = full_window(game, spec, samples, Columns.of(game, sections.network.auxiliary))
     return trainer, window, Prefetcher(window, Draws(0, trainer.num_symmetries, 0), device)
 
@@ -110,14 +107,6 @@ def whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None]
             trainer.train_on(batch, 0.0)
 
     return step
-
-
-def _on(threads: int, step: Callable[[], None]) -> Callable[[], None]:
-    def run() -> None:
-        torch.set_num_threads(threads)
-        step()
-
-    return run
 
 
 def _bare_step(config: Config, device: torch.device, *, compiled: bool = False) -> Callable[[], None] | None:
