@@ -6,7 +6,7 @@ spans below, or links to, those of others, and no message has a field for that. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -28,11 +28,10 @@ SWITCH = "switch"  # one below that in each process that takes them
 INTERNAL, PRODUCER, CONSUMER = 1, 4, 5  # OpenTelemetry's kinds of spans, and of messages the operation
 SENT = dict.fromkeys((SEND_JOB, EVALUATE, FINISH, WEIGHT_VERSION), (PRODUCER, "send"))
 RECEIVED = dict.fromkeys((SLICE, BATCH, SAMPLE_EVENT, SWITCH), (CONSUMER, "process"))
-SPANS = (CREATE_RUN, RECONCILE, STEP, *SENT, *RECEIVED)
+SPANS = dict.fromkeys((CREATE_RUN, RECONCILE, STEP), (INTERNAL, "")) | SENT | RECEIVED
 REQUESTS = 10.0  # times the share of games: of evaluation requests
 
 TraceSpan = dict[str, Any]  # as in OTLP's JSON, its attributes as a mapping
-Place = tuple[bytes, bytes]  # a trace and a span in it
 
 
 def trace_of(*what: object) -> bytes:
@@ -61,27 +60,25 @@ class Traces:
             self.on = False
             self._close()
 
-    def takes(self, trace: bytes, times: float = 1.0) -> bool:
-        """Whether it is of the share, or of so many times that: the same in all processes, by its id as OpenTelemetry samples."""
-        return self.on and int.from_bytes(trace[8:]) < self._below * times
-
-    def games(self, run: str, made_ms: int, uids: Iterable[int]) -> list[bytes]:
-        """Traces of those games that have one."""
-        return [trace for uid in uids if self.takes(trace := trace_of("game", run, made_ms, uid))] if self.on else []
+    def sampled(self, *what: object, numbers: Iterable[int], times: float = 1.0) -> list[bytes]:
+        """Traces of those that are of the share, or of so many times that: alike in all processes, by ids as OpenTelemetry samples."""
+        traces = (trace_of(*what, number) for number in (numbers if self.on else ()))
+        return [trace for trace in traces if int.from_bytes(trace[8:]) < self._below * times]
 
     def add(
         self, what: tuple[object, ...], traces: Iterable[bytes], start_ns: int, end_ns: int = 0,
-        *, below: tuple[object, ...] = (), links: Sequence[Place] = (), **about: str | int,
+        *, below: tuple[object, ...] = (), links: Mapping[bytes, str] = {}, **about: str | int,
     ) -> None:  # fmt: skip
-        """Records a span in each trace, by default one that ends now; `what` it is, name first, and is `below`, as for `span_of`."""
+        """Records a span in each trace, by default one that ends now; `what` it is, name first, is `below`; links are names by trace."""
         if not self.on:
             return
-        name, end_ns, facts = str(what[0]), end_ns or now_ns(), dict[str, str | int]({f"azq.{key}": value for key, value in about.items()})
-        kind, operation = (SENT | RECEIVED).get(name, (INTERNAL, ""))
+        name, facts = str(what[0]), dict[str, str | int]({f"azq.{key}": value for key, value in about.items()})
+        kind, operation = SPANS[name]
         if operation:
             facts |= {"messaging.system": "celery" if name in (SEND_JOB, SLICE) else "redis", "messaging.operation.type": operation}
-        span = {"name": name, "kind": kind, "startTimeUnixNano": str(start_ns), "endTimeUnixNano": str(end_ns), "attributes": facts}
-        span["links"] = [{"traceId": other.hex(), "spanId": number.hex()} for other, number in links]
+        times = {"startTimeUnixNano": str(start_ns), "endTimeUnixNano": str(end_ns or now_ns())}
+        span: TraceSpan = {"name": name, "kind": kind, **times, "attributes": facts}
+        span["links"] = [{"traceId": other.hex(), "spanId": span_of(other, name_there).hex()} for other, name_there in links.items()]
         for trace in traces:
             parent = span_of(trace, *below).hex() if below else ""
             self._record({"traceId": trace.hex(), "spanId": span_of(trace, *what).hex(), "parentSpanId": parent, **span})

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 WASM = ROOT / "azq" / "web" / "azq.wasm"
 FOLDERS = ("azq/core/include", "azq/core/games", "azq/core/wasm", "azq/nets/native")
-NATIVE = {"bind.cpp", "cpu.hpp"}  # of these, what only a native build has
+NATIVE = {"bind.cpp", "cpu.hpp", "peak.cpp", "peak.hpp"}  # of these, what only a native build has
 VERSION = "ziglang 0.17.0"  # as in pyproject.toml: another gives other bytes
 # The floats of the native build to the last bit: no contraction, no reassociation, no relaxed SIMD.
 FLOATS = ["-O3", "-msimd128", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]

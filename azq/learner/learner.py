@@ -39,7 +39,7 @@ from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.process.liveness import WorkWatch
 from azq.replay.window import stall_selfplay, steps_allowed, window_size
-from azq.tracing import SAMPLE_EVENT, STEP, TRACES, WEIGHT_VERSION, span_of, trace_of
+from azq.tracing import SAMPLE_EVENT, STEP, TRACES, WEIGHT_VERSION, trace_of
 from azq.waiting import MOST_DOUBLINGS
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -205,8 +205,7 @@ class Learner:
         self._step_s = max(1e-6, (self.clock() - start) / max(1, done))
         self._rate.add(done * batch)
         self._consumed += done * batch
-        waiting = self.intake.traced
-        traced = [waiting.popleft() for _ in range(len(waiting) if done else 0)]
+        traced = [self.intake.traced.popleft() for _ in range(len(self.intake.traced) if done else 0)]
         TRACES.add((STEP,), traced, began_ns, below=(SAMPLE_EVENT,), step=self.trainer.step)
         self._trained += traced
 
@@ -293,8 +292,8 @@ class Learner:
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         weights = trace_of("weights", event.sha256)
         TRACES.add((WEIGHT_VERSION,), [weights], began_ns, version=version)
-        links, self._trained, trained = [(weights, span_of(weights, WEIGHT_VERSION))], [], self._trained
-        TRACES.add((WEIGHT_VERSION,), trained, began_ns, below=(STEP,), links=links, version=version)
+        TRACES.add((WEIGHT_VERSION,), self._trained, began_ns, below=(STEP,), links={weights: WEIGHT_VERSION}, version=version)
+        self._trained = []
         self._track()
         self.trainer.reset_losses()
 

@@ -9,14 +9,11 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from azq.config.host import TracingConfig
 from azq.errors import ConfigError, MissingExtra
 from azq.tracing import TRACES, TraceSpan
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import SpanProcessor
 
 PATIENCE_S = 2.0  # with a collector; a process that ends waits for what is on its way
 
@@ -41,8 +38,8 @@ def start(config: TracingConfig, role: str) -> None:
         TRACES.start(partial(_write, file, service), config.share)
 
 
-def into(processor: SpanProcessor, service: Mapping[str, str]) -> Callable[[TraceSpan], None]:
-    """Records spans with OpenTelemetry's SDK."""
+def into(processor: Any, service: Mapping[str, str]) -> Callable[[TraceSpan], None]:
+    """Records spans with a processor of OpenTelemetry's SDK."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags

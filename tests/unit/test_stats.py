@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.errors import ConfigError
-from azq.stats import chance_of_sum, chi_square_chance, expected_score, holm, paired_interval, sequential_test, wilson
+from azq.stats import chance_of_sum, chi_square_chance, expected_score, holm, paired_interval, rank_sum_chance, sequential_test, wilson
 
 COUNTS = st.integers(0, 2_000)
 MATCHES = 400
@@ -127,6 +127,13 @@ def test_the_chance_of_a_sum_counts_signs() -> None:
     assert chance_of_sum([-1.0] * 8) == 1.0
     assert chance_of_sum([0.0] * 4) == 1.0
     assert chance_of_sum([3.0, -1.0]) == 0.5
+
+
+def test_rank_sums_against_all_ways_to_deal() -> None:
+    assert rank_sum_chance([1, 2], [3, 4]) == pytest.approx(1 / 6)
+    assert rank_sum_chance([1, 4], [2, 3]) == pytest.approx(4 / 6)
+    assert rank_sum_chance([1, 2], [2, 3]) == pytest.approx(2 / 6)  # equals share the mean of their ranks
+    assert rank_sum_chance([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]) == pytest.approx(1 / 252)
 
 
 def test_chi_square_of_few_degrees_of_freedom() -> None:

@@ -9,7 +9,7 @@ from itertools import chain
 from azq import metrics
 from azq.clock import now_ns
 from azq.inference.serve.requests import Pending
-from azq.tracing import BATCH, REQUESTS, TRACES, trace_of
+from azq.tracing import BATCH, REQUESTS, TRACES
 
 WINDOW_S = 15.0  # of what a run has of it
 
@@ -74,6 +74,6 @@ class Stats:
 def trace_requests(members: Iterable[Pending], leaves: int, weight_version: int) -> None:
     """Records those requests of a batch of so many leaves that are traced."""
     for pending in members if TRACES.on else ():
-        if TRACES.takes(trace := trace_of("request", pending.run, pending.request.request_id), REQUESTS):
-            start_ns = now_ns() - int(1e9 * (time.monotonic() - pending.arrived_s))
-            TRACES.add((BATCH,), [trace], start_ns, leaves=pending.count, of_leaves=leaves, weight_version=weight_version)
+        traces = TRACES.sampled("request", pending.run, numbers=[pending.request.request_id], times=REQUESTS)
+        start_ns = now_ns() - int(1e9 * (time.monotonic() - pending.arrived_s))
+        TRACES.add((BATCH,), traces, start_ns, leaves=pending.count, of_leaves=leaves, weight_version=weight_version)

@@ -276,7 +276,7 @@ class Intake:
             self.lockstep.bring(result.accepted)
         for samples in result.samples if self.lockstep is None else ():
             self.window.add(samples)
-        traced = TRACES.games(self.run, self.segments.created_ms, result.fresh)
+        traced = TRACES.sampled("game", self.run, self.segments.created_ms, numbers=result.fresh)
         TRACES.add((SAMPLE_EVENT,), traced, began_ns, below=(FINISH,))
         self.traced += traced
         self.duplicates += result.duplicates

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "network.hpp"
+#include "peak.hpp"
 #if defined(AZQ_NN_AVX512) || defined(AZQ_NN_AVX2)
 #include "cpu.hpp"
 #endif

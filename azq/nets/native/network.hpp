@@ -94,7 +94,4 @@ struct Workspace {
 /// Evaluates `count` packed observations (count, P); writes float16 logits (count, A) and values (count, V).
 void forward(const Network& network, Workspace& space, const std::uint8_t* packed, std::size_t count, Half* logits, Half* values);
 
-/// Adds up products of whole numbers for so many rounds, as fast as this CPU can; returns how many products.
-std::int64_t multiply(std::int64_t rounds);
-
 }  // namespace azq::nn

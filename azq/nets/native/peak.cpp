@@ -1,4 +1,6 @@
 /// The most that a forward pass could multiply: its own instructions, with everything in registers.
+#include "peak.hpp"
+
 #include "network.hpp"
 #include "vectors.hpp"
 

@@ -70,15 +70,15 @@ class SeedRun:
         self.seed = seed
         self.faults = faults
         self.state: list[str] = []
-        self.world = World(seed, trace=trace or until > 0)
+        self.world: World = World(seed, trace=trace or until > 0)
         self.world.until, self.world.stop = until, partial(_stop, self)
-        self.network = SimulatedNetwork(self.world)
-        self.delivery = Delivery(self.world)
+        self.network: SimulatedNetwork = SimulatedNetwork(self.world)
+        self.delivery: Delivery = Delivery(self.world)
         self.site = Site(self.world, self.network, self.delivery, folder / "run")
         folders = self.site.segments, self.site.weights
         for place in folders:
             place.mkdir(parents=True)
-        self.disks = [SimulatedDisk(self.world, place) for place in folders]
+        self.disks: list[SimulatedDisk] = [SimulatedDisk(self.world, place) for place in folders]
         self.site.repair = self.disks[0].repair
         self._wrong: list[str] = []
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from azq import games
@@ -17,20 +21,14 @@ from azq.search.evaluator import UniformEvaluator
 GOMOKU = games.load("gomoku", size=9)
 
 
-class Ticking:
-    """Each look at it is so many milliseconds later."""
-
-    def __init__(self, tick_ms: float) -> None:
-        self._tick_s, self._now_s = tick_ms / 1000, 0.0
-
-    def __call__(self) -> float:
-        self._now_s += self._tick_s
-        return self._now_s
+def ticking(tick_ms: float) -> Callable[[], float]:
+    """A clock that is so many milliseconds later at every look."""
+    return partial(next, itertools.count(step=tick_ms / 1000))
 
 
 def searcher(game: games.Game, move_ms: int, tick_ms: float, **search: object) -> Searcher:
     evaluator = UniformEvaluator(game.num_distinct_actions(), game.value_size())
-    return Searcher(game, evaluator, SearchConfig(**search), 64, slots=8, move_ms=move_ms, clock=Ticking(tick_ms))  # type: ignore[arg-type]
+    return Searcher(game, evaluator, SearchConfig(**search), 64, slots=8, move_ms=move_ms, clock=ticking(tick_ms))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["connect_four", "gomoku", "backgammon", "blob", "tests/games/nim.py:Nim"])
@@ -59,8 +57,8 @@ def test_several_leaves_at_once_end_within_a_step() -> None:
 
 
 def test_what_moves_took_is_counted_over_all_games() -> None:
-    ground = Ground(GOMOKU, UniformEvaluator(81), SearchConfig(), 0, latest=1, move_ms=250, clock=Ticking(100.0))
-    first, second = (MeteredPlayer(make_player(name, ground), Ticking(3000.0), Ticking(1500.0)) for name in ("latest", "random"))
+    ground = Ground(GOMOKU, UniformEvaluator(81), SearchConfig(), 0, latest=1, move_ms=250, clock=ticking(100.0))
+    first, second = (MeteredPlayer(make_player(name, ground), ticking(3000.0), ticking(1500.0)) for name in ("latest", "random"))
     first.choose([[], [40], [40, 41]])
     second.choose([[]])
     assert first.a_move() == {"ms": 1000.0, "cpu_s": 0.5, "simulations": 2.0}  # of three steps the first one is the root's

@@ -149,6 +149,7 @@ PERSONS: tuple[str, ...] = ("azq/cli/play.py", "azq/console/doctor.py", "azq/con
 PERSONS += (
     "azq/parts/lab/bench/",
     "azq/parts/lab/drill/faults/",
+    "azq/parts/lab/speedrun/exam.py",
     "azq/parts/lab/validate/",
     "azq/parts/lab/sweep/plan.py",
     "azq/games/__init__.py",

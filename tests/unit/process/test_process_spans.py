@@ -1,8 +1,9 @@
-"""Spans leave a process as OTLP: into a file that processes share, or through OpenTelemetry's SDK."""
+"""What is traced follows from ids alone and leaves a process as OTLP; and nothing is, or is loaded, where that is not set."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -12,8 +13,7 @@ from azq.errors import ConfigError, MissingExtra
 from azq.process import spans
 from azq.tracing import FINISH, SLICE, TRACES, WEIGHT_VERSION, span_of, trace_of
 
-GAME, WEIGHTS = trace_of("game", "first", 1, 2), trace_of("weights", "ab")
-LINK = WEIGHTS, span_of(WEIGHTS, WEIGHT_VERSION)
+GAME, WEIGHTS = trace_of("game", "first", 1_700_000_000_000, 12), trace_of("weights", "ab")
 
 
 @pytest.fixture(autouse=True)
@@ -23,10 +23,17 @@ def _ends():
 
 
 def record():
-    TRACES.add((FINISH,), [GAME], 5, 9, below=(SLICE,), links=[LINK], plies=7)
+    TRACES.add((FINISH,), [GAME], 5, 9, below=(SLICE,), links={WEIGHTS: WEIGHT_VERSION}, plies=7)
 
 
-def test_a_file_gets_lines_that_collectors_and_jaeger_read(tmp_path):
+def test_a_game_in_a_thousand_is_traced_and_of_requests_ten_times_as_many():
+    TRACES.start(lambda span: None, 0.001)
+    games, requests = (len(TRACES.sampled("it", numbers=range(100_000), times=times)) for times in (1.0, 10.0))
+    assert 60 < games < 140
+    assert 600 < requests < 1400
+
+
+def test_processes_that_share_a_file_write_lines_that_collectors_and_jaeger_read(tmp_path):
     file = tmp_path / "traces.jsonl"
     for role in ("worker", "learner"):
         spans.start(TracingConfig(to=str(file), share=1.0), role)
@@ -39,8 +46,8 @@ def test_a_file_gets_lines_that_collectors_and_jaeger_read(tmp_path):
         {"key": "azq.plies", "value": {"intValue": "7"}},
         {"key": "messaging.system", "value": {"stringValue": "redis"}},
     ]
-    ids = {"traceId": GAME.hex(), "spanId": span_of(GAME, FINISH).hex(), "parentSpanId": span_of(GAME, SLICE).hex()}
-    links = [{"traceId": WEIGHTS.hex(), "spanId": LINK[1].hex()}]
+    ids = {"traceId": "f046af220f69290a560b481978313412", "spanId": "98e3a08315aa4154", "parentSpanId": span_of(GAME, SLICE).hex()}
+    links = [{"traceId": WEIGHTS.hex(), "spanId": span_of(WEIGHTS, WEIGHT_VERSION).hex()}]
     assert span == {**ids, "name": FINISH, "kind": 4, "startTimeUnixNano": "5", "endTimeUnixNano": "9", "links": links}
 
 
@@ -54,12 +61,11 @@ def test_the_sdk_exports_the_same():
     TRACES.start(spans.into(SimpleSpanProcessor(memory), {"service.name": "azq-worker"}), 1.0)
     record()
     (part,) = encoder.encode_spans(memory.get_finished_spans()).resource_spans
-    assert (part.resource.attributes[0].key, part.resource.attributes[0].value.string_value) == ("service.name", "azq-worker")
-    (sent,) = part.scope_spans[0].spans
+    (sent,), (link,) = part.scope_spans[0].spans, part.scope_spans[0].spans[0].links
     assert (sent.trace_id, sent.span_id, sent.parent_span_id) == (GAME, span_of(GAME, FINISH), span_of(GAME, SLICE))
-    assert [(link.trace_id, link.span_id) for link in sent.links] == [LINK]
+    assert (link.trace_id, link.span_id) == (WEIGHTS, span_of(WEIGHTS, WEIGHT_VERSION))
     assert (sent.name, sent.kind, sent.start_time_unix_nano, sent.end_time_unix_nano) == (FINISH, 4, 5, 9)
-    assert sent.attributes[0].value.int_value == 7
+    assert (part.resource.attributes[0].value.string_value, sent.attributes[0].value.int_value) == ("azq-worker", 7)
 
 
 def test_a_place_that_takes_no_spans_is_named(tmp_path, monkeypatch):
@@ -69,3 +75,14 @@ def test_a_place_that_takes_no_spans_is_named(tmp_path, monkeypatch):
     with pytest.raises(MissingExtra, match=r"pip install 'azq\[otel\]'"):
         spans.start(TracingConfig(to="http://127.0.0.1:4318/v1/traces"), "worker")
     assert not TRACES.on
+
+
+def test_services_trace_nothing_and_need_nothing_of_opentelemetry_unless_it_is_set():
+    script = """import sys; sys.modules["opentelemetry"] = None
+import daemon.main, workers.worker, workers.selfplay, workers.inference, workers.learner
+from azq.config.host import TracingConfig
+from azq.process import spans
+from azq.tracing import TRACES
+spans.start(TracingConfig(), "worker")
+print(TRACES.on, TRACES.sampled("game", numbers=range(1000)), *(name for name in sys.modules if name.startswith("opentelemetry.")))"""
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False []\n"

@@ -17,7 +17,10 @@ def test_a_crash_takes_the_newest_units_whole_and_forgets_scripts():
     sha = client.script_load("redis.call('SET', 'b', 1) redis.call('SET', 'c', 1) return redis.call('GET', 'c')")
     now[0] = 5000
     assert client.evalsha(sha, 0) == b"1"
-    client.pipeline().rpush("d", 1).rpush("d", 2).execute()
+    together = client.pipeline()
+    together.rpush("d", 1)
+    together.rpush("d", 2)
+    together.execute()
     assert broker.written_since(5000) == 2
     assert broker.crash(1) == 1
     assert [client.exists(key) for key in "abcd"] == [1, 1, 1, 0]

@@ -116,8 +116,6 @@ def test_every_planted_cheat_differs_and_no_honest_ply_does() -> None:
     astray = Chooser(court.order, (TERMS,)).play(GAMES[0], random.Random(0), astray_at=4)  # searched as ordered before and after
     for cheated in (puct.judged(puct.with_one_visit_moved()), court.judged([astray, *court.made()[1:]])):
         assert (cheated.differed, cheated.fault, cheated.returns) == (1, True, {})
-    said = court.judged([replace(game, terms=Terms(2, TERMS.budget)) for game in court.made()])
-    assert "of weights version 3, the game was handed out for 2" in said.refused[1]
 
 
 def accepted_share(ways: Sequence[Terms]) -> tuple[float, float]:
