@@ -35,7 +35,7 @@ from azq.samples.stats import stats
 from azq.status.curves import MEASURES, MOST_POINTS, Course, CurvePoint, read_course
 from azq.status.spending import money_of, read_spending
 from azq.status.stages import stages_of
-from azq.status.strength import NAMES, TEXTS, headline, situation_of
+from azq.status.strength import NAMES, TEXTS, game_of, headline, situation_of, trends
 from azq.status.summary import evaluated
 from azq.wire import keys
 from azq.wire.codec import decode, skip_unreadable
@@ -91,7 +91,8 @@ def read_events(bus: Bus, run: str) -> list[RunEvent]:
 def sections_of(course: Course, events: Sequence[RunEvent], spent: Spending | None = None) -> list[ReportSection]:
     """The whole page. Pure but for this azq's own version."""
     settings = masked_settings(msgspec.json.decode(course.view.record.sections))
-    situation = situation_of(course.view, course.standing, course.counts.finished, int(course.reached.steps))
+    values = trends(game_of(course.view.record), course.standing)
+    situation = situation_of(course.view, course.standing, values, course.counts.finished, int(course.reached.steps))
     return [
         ReportSection("", ("", ""), list(_heads(course, settings, spent)), note=headline(situation)),
         _timeline(course, events),

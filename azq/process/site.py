@@ -10,7 +10,7 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -28,6 +28,7 @@ POLICY = "; ".join(
 SOCKETS = "; connect-src 'self' ws: wss:"  # of pages that speak over a WebSocket, which not every browser counts as 'self'
 HEADERS = {"Cross-Origin-Resource-Policy": "same-origin", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 SHEET = '<link rel="stylesheet" href="(.+?)">'
+PAGES_KEPT = 32  # of which a server has less
 FOREVER = "public, max-age=31536000, immutable"
 PACKED = (".css", ".html", ".js", ".mjs", ".svg", ".wasm", ".webmanifest")
 UNPACKED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")  # networks do not become smaller
@@ -61,6 +62,7 @@ class Assets:
     def __init__(self, folders: Mapping[str, str | Path]) -> None:
         self._folders = {place: Path(folder) for place, folder in folders.items()}
         self.digest = ""  # as of the last page
+        self._written = lru_cache(PAGES_KEPT)(self._write)
 
     def routes(self, leading: Mapping[str, str]) -> list[BaseRoute]:
         """Where a server has the folders, and paths that lead to a page; relative, as a proxy may have put a prefix before them."""
@@ -79,8 +81,9 @@ class Assets:
 
     def page(self, place: str, root: str, *, styled: bool = False) -> str:
         """The page in a folder, for a place from which `root` leads to the site's: modules load at once, and `styled` it is painted so."""
-        name = self.name()
+        return self._written(self.name(), place, root, styled)
 
+    def _write(self, name: str, place: str, root: str, styled: bool) -> str:
         def moved(link: re.Match[str]) -> str:
             target = posixpath.normpath(posixpath.join(place, link[2]))
             is_asset = not target.endswith(".webmanifest") and self._file(target).is_file()  # that one links to pages

@@ -246,12 +246,11 @@ class Situation:
     trouble: str = ""  # why there is nothing to learn from, or who dies again and again
 
 
-def situation_of(view: RunView, standing: Standing, games: int, step: int, **more: Any) -> Situation:
-    """Of a run as it is recorded, with more that is known of one at work."""
-    game = game_of(view.record)
-    values = trends(game, standing)
+def situation_of(view: RunView, standing: Standing, values: Trends, games: int, step: int, **more: Any) -> Situation:
+    """Of a run as it is recorded, with its `trends`, and with more that is known of one at work."""
+    first = headline_kind(game_of(view.record), values)
     anchored = any(rating.player == ANCHOR for rating in standing.ratings)
-    return Situation(view.record.run, view.state, view.active_ms / 1000, headline_kind(game, values), values, games, step, anchored, **more)
+    return Situation(view.record.run, view.state, view.active_ms / 1000, first, values, games, step, anchored, **more)
 
 
 def headline(now: Situation) -> str:

@@ -230,7 +230,9 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         serving_version=serving,
         strength=plays,
         measures=measures(game, trend),
-        headline=headline(situation_of(view, facts.standing, counts.finished, last_learner(facts).step, eta_s=eta_s, trouble=trouble)),
+        headline=headline(
+            situation_of(view, facts.standing, trend, counts.finished, last_learner(facts).step, eta_s=eta_s, trouble=trouble)
+        ),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
