@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
-from azq.parts.sim.disk import after
+from azq.parts.sim.disk import after, in_place_of_os
 
 STATES = 48  # looked at after one step, at most
 LATELY = 3  # unsynced writes of a file of which each may be lost by itself; those before share one fate
@@ -92,17 +91,7 @@ class CrashDisk:
 
     def installed(self) -> AbstractContextManager[Any]:
         """Records what is done below its folder."""
-        return patch.multiple(
-            os,
-            open=self._open,
-            close=self._close,
-            write=self._write,
-            ftruncate=self._ftruncate,
-            fsync=self._fsync,
-            replace=self._replace,
-            unlink=self._unlink,
-            mkdir=self._mkdir,
-        )
+        return in_place_of_os(self, "mkdir")
 
     def break_next_fsync(self, error: BaseException) -> None:
         """The next fsync of a file that was written to raises, and syncs nothing."""

@@ -24,6 +24,7 @@ from azq.replay.framing import MARK_BYTES, is_marked
 Change: TypeAlias = tuple[int, bytes | None]  # place and bytes of a write, or size and None of a cut
 
 CALL_S = 0.0005  # of the disk, mean
+FILE_CALLS = ("open", "close", "write", "ftruncate", "fsync", "replace", "unlink")
 
 
 def after(durable: bytes, changes: Iterable[Change]) -> bytes:
@@ -59,6 +60,12 @@ class Inode:
             yield place, written[: rng.randint(0, len(written))] if written and is_torn else written
 
 
+def in_place_of_os(disk: object, *more: str) -> AbstractContextManager[Any]:
+    """Lets a disk's `_open` and so on do what functions of `os` do with files, and what `more` of these do."""
+    calls: AbstractContextManager[Any] = patch.multiple(os, **{name: getattr(disk, f"_{name}") for name in (*FILE_CALLS, *more)})
+    return calls
+
+
 class SimulatedDisk:
     """One folder without folders in it, and the processes that have its files open."""
 
@@ -75,16 +82,7 @@ class SimulatedDisk:
     def installed(self) -> AbstractContextManager[Any]:
         """Sees what is done to its folder."""
         self._os = SimpleNamespace(**vars(os))  # some functions may be those of a disk installed before
-        return patch.multiple(
-            os,
-            open=self._open,
-            close=self._close,
-            write=self._write,
-            ftruncate=self._ftruncate,
-            fsync=self._fsync,
-            replace=self._replace,
-            unlink=self._unlink,
-        )
+        return in_place_of_os(self)
 
     def power_cut(self) -> None:
         """Leaves what is durable, and some of what is not. Who had files open is dead by now."""
