@@ -28,7 +28,6 @@ POLICY = "; ".join(
 SOCKETS = "; connect-src 'self' ws: wss:"  # of pages that speak over a WebSocket, which not every browser counts as 'self'
 HEADERS = {"Cross-Origin-Resource-Policy": "same-origin", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 SHEET = '<link rel="stylesheet" href="(.+?)">'
-PAGES_KEPT = 32  # of which a server has less
 FOREVER = "public, max-age=31536000, immutable"
 PACKED = (".css", ".html", ".js", ".mjs", ".svg", ".wasm", ".webmanifest")
 UNPACKED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")  # networks do not become smaller
@@ -62,7 +61,7 @@ class Assets:
     def __init__(self, folders: Mapping[str, str | Path]) -> None:
         self._folders = {place: Path(folder) for place, folder in folders.items()}
         self.digest = ""  # as of the last page
-        self._written = lru_cache(PAGES_KEPT)(self._write)
+        self._written = lru_cache(32)(self._write)  # more than a server has pages
 
     def routes(self, leading: Mapping[str, str]) -> list[BaseRoute]:
         """Where a server has the folders, and paths that lead to a page; relative, as a proxy may have put a prefix before them."""

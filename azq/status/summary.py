@@ -212,6 +212,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     trend = trends(game, facts.standing)
     loops, games_missing = crash_loops(facts.deaths, now_ms, name), missing_games(facts, rates)
     trouble = " and ".join(filter(None, (games_missing, *map(str, loops))))
+    situation = situation_of(view, facts.standing, trend, counts.finished, last_learner(facts).step, eta_s=eta_s, trouble=trouble)
     return RunStatus(
         run=name,
         state=view.state,
@@ -230,9 +231,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         serving_version=serving,
         strength=plays,
         measures=measures(game, trend),
-        headline=headline(
-            situation_of(view, facts.standing, trend, counts.finished, last_learner(facts).step, eta_s=eta_s, trouble=trouble)
-        ),
+        headline=headline(situation),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,

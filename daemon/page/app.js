@@ -106,7 +106,7 @@ window.addEventListener("hashchange", route);
 
 document.querySelector("header").append(notices.element, themeButton());
 takeToken();
-if (place().run) route();  // what the address names is asked for at once
+if (place().run) route();  // what the address names is requested at once
 await guarded(askRuns);
 route();
 for (;;) {

@@ -194,18 +194,11 @@ def strength(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
     entry = {"track": "first", "class": "any", "author": "", "date": "", "new": "", "preset": "".join(site.size.preset[1:])}
     settings = (word.partition("=") for word in site.run_settings(chosen.settings) if word != "--set")
     lines = [f"{key} = {value if value in ('true', 'false') or value.isdecimal() else json.dumps(value)}" for key, _, value in settings]
-    files = {
-        "tracks": ['classes.any.measure = "seconds"', "[tracks.first]", *written(track)],
-        "first": [*written(entry), "[settings]", *lines],
-    }
-    for name, text in files.items():
-        (site.scratch / f"{name}.toml").write_text("\n".join(text) + "\n")
-    words = ["speedrun", "run", "first.toml", "--tracks", "tracks.toml", "--seeds", "1", "--json"]
+    lines = [*(f"{name} = {json.dumps(value)}" for name, value in entry.items()), "[settings]", *lines]
+    (site.scratch / "first.toml").write_text("\n".join(lines) + "\n")
+    (site.scratch / "tracks.json").write_text(json.dumps({"classes": {"any": {"measure": "seconds"}}, "tracks": {"first": track}}))
+    words = ["speedrun", "run", "first.toml", "--tracks", "tracks.json", "--seeds", "1", "--json"]
     return [Command([site.python, "-m", "azq", *words], chosen.env)]
-
-
-def written(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name} = {json.dumps(value)}" for name, value in values.items()]
 
 
 def tests(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:

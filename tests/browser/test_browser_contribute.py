@@ -254,11 +254,11 @@ def test_who_is_on_battery_rests(visit: Any, site: TabSite) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"), [("delete globalThis.WebAssembly", "lacks WebAssembly"), ("delete globalThis.Worker", "Web Workers")]
+    ("script", "problem"), [("delete globalThis.WebAssembly", "lacks WebAssembly"), ("delete globalThis.Worker", "Web Workers")]
 )
-def test_a_browser_that_cannot_is_told_so(visit: Any, script: str, said: str) -> None:
+def test_a_browser_that_cannot_shows_why(visit: Any, script: str, problem: str) -> None:
     page = visit(script=script)
-    page.locator("#problem").get_by_text(said).wait_for()
+    page.locator("#problem").get_by_text(problem).wait_for()
     assert page.locator("#go").is_disabled()
 
 

@@ -239,17 +239,17 @@ def test_a_gateway_has_the_same_page_where_all_happens_in_the_tab(browser: Any, 
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "problem"),
     [(f"run={RUN}&moves=zz.1", "the link's moves"), ("run=nosuch", f"there is no run nosuch to play against; this is {RUN}")],
 )
-def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any, address: str, said: str) -> None:
+def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any, address: str, problem: str) -> None:
     seen = table("connect_four", address)
     assert seen.wait()
-    assert said in seen.page.locator("#problem").inner_text()
+    assert problem in seen.page.locator("#problem").inner_text()
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "problem"),
     [
         ("delete globalThis.WebAssembly", "this browser lacks WebAssembly; use a newer one"),
         (
@@ -258,8 +258,8 @@ def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any, address: 
         ),
     ],
 )
-def test_a_browser_that_cannot_is_told_so(table: Any, script: str, said: str) -> None:
-    table("connect_four", script=script).page.locator("#problem", has_text=said).wait_for()
+def test_a_browser_that_cannot_shows_why(table: Any, script: str, problem: str) -> None:
+    table("connect_four", script=script).page.locator("#problem", has_text=problem).wait_for()
 
 
 def test_a_daemon_that_dies_in_mid_move_is_waited_for_and_the_game_goes_on(table: Any) -> None:

@@ -282,7 +282,7 @@ function nearest(wanted, options) {
 
 async function start() {
   const wanted = readAddress();
-  const core = page.core ?? guarded(() => loadCore(new URL("../azq.wasm", import.meta.url)));  // comes while the rest is asked for
+  const core = page.core ?? guarded(() => loadCore(new URL("../azq.wasm", import.meta.url)));  // loads while the rest is requested
   Promise.resolve(core).catch(() => {});
   page.source ??= await findSource(guarded);
   if (page.source.gateway) showPages("play");

@@ -1,4 +1,4 @@
-"""The learner's process on a real broker: told to stop, started again, locked out."""
+"""The learner's process on a real broker: stopped, started again, locked out."""
 
 from __future__ import annotations
 

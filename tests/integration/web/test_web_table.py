@@ -49,19 +49,19 @@ HEAD = """
 MATCH = """
     const {{ seed, search, networks, games }} = fromFrame(Uint8Array.from(Buffer.from("{frame}", "hex")));
     const game = core.game(networks[0].game, networks[0].params);
-    const asked = {{}};
+    const evaluated = {{}};
     const {{ packedSize, numActions, valueSize }} = game;
     const network = ({{ version }}) => ({{ version, network: {{ evaluate: async (packed, count) => {{
-      if (packed.length !== count * packedSize) throw new Error("other leaves than were said");
-      asked[version] = (asked[version] ?? 0) + count;
+      if (packed.length !== count * packedSize) throw new Error("other leaves than were announced");
+      evaluated[version] = (evaluated[version] ?? 0) + count;
       return {{
         logits: Float32Array.from({{ length: count * numActions }}, (_, i) => (((i % numActions) * 7 + version * 3) % 5) / 4),
         values: new Float32Array(count * valueSize).fill(version / 16),
       }};
     }} }} }});
     const table = new Table(game, {{ seed, search }}, 3);
-    const said = await play(table, games, (leaves) => table.evaluateByMover(networks.map(network), leaves));
-    console.log(JSON.stringify([said("EvalResult"), asked]));
+    const messages = await play(table, games, (leaves) => table.evaluateByMover(networks.map(network), leaves));
+    console.log(JSON.stringify([messages("EvalResult"), evaluated]));
 """
 
 
@@ -91,9 +91,9 @@ def test_a_tabs_game_is_replayed_to_the_last_bit_on_every_kind_of_machine(name: 
     sections = RunSections.model_validate(values | {"selfplay": {"random_opening_plies": 2}})
     game, settings, lucks = games.load(name), tab_search(sections), {7: 2**51 + 9, 8: 2**40 + 1, 9: 0}
     (tmp_path / "network").write_bytes(to_whole(module))
-    asked = settings.model_dump(exclude={"schedule"}) | {"random_opening_plies": 2}
+    ordered = settings.model_dump(exclude={"schedule"}) | {"random_opening_plies": 2}
     handed = tuple(tabs.Handed(uid, b"t", luck=luck) for uid, luck in lucks.items())
-    frame = tabs.encode_tab(tabs.PlayGames("r", str(sections.run.seed), asked, handed, version=5)).hex()
+    frame = tabs.encode_tab(tabs.PlayGames("r", str(sections.run.seed), ordered, handed, version=5)).hex()
     brought = tabs.from_tab(bytes.fromhex(node((HEAD + SELFPLAY).format(web=WEB, frame=frame, name=name, network=tmp_path / "network"))))
     assert isinstance(brought, tabs.GamesComplete)
     returned = [Returned(each.record, GameRecord(each.uid), Terms(5, 16), lucks[each.uid]) for each in brought.games]
@@ -116,10 +116,10 @@ def test_a_tabs_match_is_what_the_verifier_finds(name: str) -> None:
     match = deal_match(job, sections, game, 5)
     networks = tuple(tabs.ModelUpdate("r", name, {}, version, "", 0, b"", b"", b"", 0.0) for version in match.order.versions)
     frame = tabs.encode_tab(match.message("r", networks, [(record, b"t") for record in match.records])).hex()
-    said, asked = json.loads(node((HEAD + MATCH).format(web=WEB, frame=frame)))
-    brought = tabs.from_tab(bytes.fromhex(said))
+    result, evaluated = json.loads(node((HEAD + MATCH).format(web=WEB, frame=frame)))
+    brought = tabs.from_tab(bytes.fromhex(result))
     assert isinstance(brought, tabs.EvalResult)
-    assert asked.keys() == {"5", "2"}
+    assert evaluated.keys() == {"5", "2"}
     handed = {record.uid: record for record in match.records}
     order = SearchOrder.of_match(game, match.search, match.order)
     found = Verification(evaluate(game), random.Random(0)).judge(
