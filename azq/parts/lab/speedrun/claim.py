@@ -19,12 +19,12 @@ import numpy as np
 from azq.arena.regret import Mean
 from azq.config import load, merge
 from azq.config.loading import to_toml
-from azq.console.move import weight_version
+from azq.console.move import weight_version, weights_file
 from azq.console.replay import replay_game
 from azq.errors import AzqError, ConfigError, EngineError, EvaluationTimeout
 from azq.files import write_output
 from azq.findings import Finding
-from azq.host.devices import detect
+from azq.host.devices import Machine, detect
 from azq.host.rundir import RunDir
 from azq.local import Local
 from azq.nets.weights import describe
@@ -51,18 +51,17 @@ Progress = Callable[[str], None]
 def run_entry(entry: SpeedrunEntry, tracks: SpeedrunRules, folder: Path, seeds: int, progress: Progress) -> list[SeedLog]:
     """Runs the seeds that `folder` does not have yet. Raises `ConfigError` where they are another entry's, or the machine does not fit."""
     (track, kind), here = tracks.places(entry), detect()
-    machine = rules.SeedMachine(processor(), here.cores, [gpu.name for gpu in here.gpus])
-    if misfit := kind.misfit(machine):
+    if misfit := kind.misfit(here.cores, len(here.gpus)):
         raise ConfigError(f"this machine has {misfit}; name an entry of another class, or run this one elsewhere")
     if track.exam.startswith("gtp:") and (why := missing(track)):
         raise EngineError(why)
     if (folder / rules.ENTRY).exists() and read(SpeedrunEntry, folder / rules.ENTRY) != entry:
         raise ConfigError(f"{folder} has seeds of another entry; give another --out")
     write_output(folder / rules.ENTRY, to_toml(msgspec.to_builtins(entry)).encode())
-    return [_seed_log(entry, track, machine, seed, folder / f"seed-{seed}", progress) for seed in range(1, seeds + 1)]
+    return [_seed_log(entry, track, here, seed, folder / f"seed-{seed}", progress) for seed in range(1, seeds + 1)]
 
 
-def _seed_log(entry: SpeedrunEntry, track: Track, machine: rules.SeedMachine, seed: int, folder: Path, progress: Progress) -> SeedLog:
+def _seed_log(entry: SpeedrunEntry, track: Track, here: Machine, seed: int, folder: Path, progress: Progress) -> SeedLog:
     if (folder / LOG).exists():
         return read(SeedLog, folder / LOG)
     shutil.rmtree(folder, ignore_errors=True)  # of one that was interrupted
@@ -74,7 +73,8 @@ def _seed_log(entry: SpeedrunEntry, track: Track, machine: rules.SeedMachine, se
     for part in KEPT_PARTS:
         (run.folder / RUN / part).rename(folder / RUN / part)
     shutil.rmtree(run.folder)
-    log = SeedLog(entry, seed, machine, commit(), clock, rows, losses, ended, digests(folder / RUN)).sealed()
+    gpus, files = [gpu.name for gpu in here.gpus], digests(folder / RUN)
+    log = SeedLog(entry, seed, processor(), here.cores, gpus, commit(), clock, rows, losses, ended, files).sealed()
     write_output(folder / LOG, msgspec.json.encode(log))
     return log
 
@@ -112,10 +112,10 @@ def followed(
             version = weight_version(weights) if weights else 0
             if weights and not reached and version > (rows[-1].version if rows else 1) and (over or time.monotonic() >= due_s):
                 began_s, seconds = time.monotonic(), weights.stat().st_mtime - begun_s
-                losses = examine(track, run.folder, weights, sheet, OWN)
+                losses = examine(track, weights, sheet, OWN)
                 due_s = time.monotonic() + (time.monotonic() - began_s) * (1 / EXAM_SHARE - 1)
-                digest, loss = hashlib.sha256(weights.read_bytes()).hexdigest(), round(float(np.mean(losses)), 6)
-                rows.append(Graded(version, describe(weights).step, digest, round(seconds, 2), round(rules.at(clock, seconds), 2), loss))
+                cpu_s, loss = round(rules.at(clock, seconds), 2), round(float(np.mean(losses)), 6)
+                rows.append(Graded(version, describe(weights).step, round(seconds, 2), cpu_s, loss))
                 progress(f"version {version}, {rows[-1].cpu_s:,.0f} CPU-seconds: {loss:.4g}")
                 reached = loss <= track.target
             if over or (reached and version > rows[-1].version):
@@ -150,10 +150,10 @@ def verify(folder: Path, tracks: SpeedrunRules, seed: int, games: int, progress:
     for place in sorted(folder.glob("seed-*"), key=lambda path: (len(path.name), path.name)):
         try:
             log = read(SeedLog, place / LOG)
-            row = checked(place, log, entry, track, kind)
-            plies = replayed(place / RUN, row, rng, games, progress)
-            losses = examined(place, log, row, track, sheets, 1 + seed)
-            costs.append(row.cpu_s if kind.measure == "cpu_s" else row.seconds)
+            weights = checked(place, log, entry, track, kind)
+            plies = replayed(place / RUN, log.rows[-1].version, rng, games, progress)
+            losses = examined(log, weights, track, sheets, 1 + seed)
+            costs.append(getattr(log.rows[-1], kind.measure))
             findings.append(Finding(place.name, "ok", f"{kind.measure} {costs[-1]:,.1f}; {plies} plies replay; {losses}"))
         except AzqError as error:
             findings.append(Finding(place.name, "fail", str(error)))
@@ -170,8 +170,8 @@ def verify(folder: Path, tracks: SpeedrunRules, seed: int, games: int, progress:
     return findings, {"holds": holds, "record": record, "p": chance, "costs": costs, "findings": [at.values() for at in findings]}
 
 
-def checked(place: Path, log: SeedLog, entry: SpeedrunEntry, track: Track, kind: rules.MachineClass) -> Graded:
-    """The version that a seed claims. Raises `Unsound` for what its log, its files or its settings contradict."""
+def checked(place: Path, log: SeedLog, entry: SpeedrunEntry, track: Track, kind: rules.MachineClass) -> Path:
+    """The weights that a seed claims. Raises `Unsound` for what its log, its files or its settings contradict."""
     if why := rules.fault(log, track, kind):
         raise Unsound(why)
     if place.name != f"seed-{log.seed}" or log.entry != entry:
@@ -179,42 +179,32 @@ def checked(place: Path, log: SeedLog, entry: SpeedrunEntry, track: Track, kind:
     if (files := digests(place / RUN)) != log.files:
         names = (name for name in sorted(files.keys() | log.files.keys()) if files.get(name) != log.files.get(name))
         raise Unsound(f"{next(names)} is not the file that its log names")
-    row = log.rows[-1]
-    meta = describe(claimed(place, row))
-    if (meta.game, meta.params, meta.version, meta.step) != (track.game, track.params, row.version, row.step):
-        raise Unsound(
-            f"its weights are of {meta.game} {meta.params}, version {meta.version}, step {meta.step}, which is not what it claims"
-        )
-    ran = RunDir(place, RUN).values()
+    row, run = log.rows[-1], RunDir(place, RUN)
+    meta = describe(weights := weights_file(run, str(row.version)))
+    if (meta.game, meta.params, meta.step) != (track.game, track.params, row.step):
+        raise Unsound(f"its weights are of {meta.game} {meta.params}, step {meta.step}, which is not what it claims")
+    ran = run.values()
     for section, values in merge(preset(track.game, entry.preset), {**entry.settings, "run": {"seed": log.seed}}).items():
         for name, value in values.items():
             if (there := ran.get(section, {}).get(name, value)) != value:
                 raise Unsound(f"it ran with {section}.{name} = {there}, and its entry has {value}")
-    return row
+    return weights
 
 
-def claimed(place: Path, row: Graded) -> Path:
-    """The file of the weights that a seed claims."""
-    folder = place / RUN / "weights"
-    return folder / next((name for name, digest in digests(folder).items() if digest == row.sha256), row.sha256)
-
-
-def replayed(run: Path, row: Graded, rng: random.Random, games: int, progress: Progress) -> int:
-    """How many plies of drawn games, and of the last up to the claimed version, are as recorded. Raises `Unsound`, `NotFound`.
+def replayed(run: Path, version: int, rng: random.Random, games: int, progress: Progress) -> int:
+    """How many plies of drawn games, and of the last up to a version, are as recorded. Raises `Unsound`, `NotFound`.
 
     A version that the next one followed at once searched no game.
     """
-    drawn, last = list[int](), (0, 0)
-    for number, event in enumerate(SegmentReader(run / "segments").last(MOST_GAMES)):
+    there = list[tuple[int, int]]()  # the newest version and the number of each game
+    for event in SegmentReader(run / "segments").last(MOST_GAMES):
         searched = np.frombuffer(event.record.weight_versions, "<u4")[np.frombuffer(event.record.simulations, "<u2") > 0]
-        if len(searched) and searched.max() <= row.version:
-            last = max(last, (int(searched.max()), event.record.uid))
-        if len(searched) and (place := rng.randrange(number + 1)) < games:
-            drawn[place : place + (len(drawn) == games)] = [event.record.uid]
-    config, counts = load(overrides=[f'home="{run.parent.absolute()}"']), Counter[str]()
-    replays = dict.fromkeys([*drawn, *filter(None, last[1:])])
-    if not replays:
+        there += [(int(searched.max()), event.record.uid)] if len(searched) else []
+    if not there:
         raise Unsound("it has no games")
+    last = sorted(game for game in there if game[0] <= version)[-1:]
+    replays = sorted({uid for _, uid in (*last, *rng.sample(there, min(games, len(there))))})
+    config, counts = load(overrides=[f'home="{run.parent.absolute()}"']), Counter[str]()
     for uid in replays:
         counts.update(replay_game(config, run.name, uid, None, progress)["counts"])
     if counts[DIFFERS] > MOST_DIFFERING * counts.total():
@@ -222,15 +212,15 @@ def replayed(run: Path, row: Graded, rng: random.Random, games: int, progress: P
     return counts.total()
 
 
-def examined(place: Path, log: SeedLog, row: Graded, track: Track, sheets: Sequence[Sequence[Position]], seed: int) -> str:
+def examined(log: SeedLog, weights: Path, track: Track, sheets: Sequence[Sequence[Position]], seed: int) -> str:
     """What its weights lose on its own sheet and on a fresh one, in words. Raises `Unsound` where that is not what it claims."""
-    own, fresh = sheets
-    again = examine(track, place, claimed(place, row), own, OWN) if own else log.losses
+    (own, fresh), claim = sheets, f"{log.rows[-1].loss:.4g}"
+    again = examine(track, weights, own, OWN) if own else log.losses
     gap = Mean.of(np.subtract(again, log.losses))
     if 2 * chance_above(abs(gap.value), gap.error) < rules.ALPHA:
-        what = f"{'better' if gap.value < 0 else 'worse'} than the {row.loss:.4g} it claims"
-        raise Unsound(f"its weights lose {np.mean(again):.4g} on its own sheet, {what}")
-    there, here = Mean.of(np.array(log.losses)), Mean.of(np.array(examine(track, place, claimed(place, row), fresh, seed)))
+        what = "better" if gap.value < 0 else "worse"
+        raise Unsound(f"its weights lose {np.mean(again):.4g} on its own sheet, {what} than the {claim} it claims")
+    there, here = Mean.of(np.array(log.losses)), Mean.of(np.array(examine(track, weights, fresh, seed)))
     if chance_above(here.value - there.value, float(np.hypot(here.error, there.error))) < rules.ALPHA:
-        raise Unsound(f"its weights lose {here.value:.4g} on a fresh sheet, worse than the {row.loss:.4g} it claims")
-    return f"loss {row.loss:.4g}, {here.value:.4g} on a fresh sheet"
+        raise Unsound(f"its weights lose {here.value:.4g} on a fresh sheet, worse than the {claim} it claims")
+    return f"loss {claim}, {here.value:.4g} on a fresh sheet"

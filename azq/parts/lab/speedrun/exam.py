@@ -7,9 +7,8 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 from azq import games
@@ -36,7 +35,7 @@ EASY, MEDIUM = 14, 28  # plies to the end: fewer than the one, at most the other
 ONE_IN, MOST_ENDS = 7, 80  # of backgammon's decisions, which resemble each other in a game; a turn with more ends costs more than it tells
 
 Kind = tuple[str, bool]  # a position's class, and where that is certain whether the choice matters
-Candidates = Generator[tuple[Kind, Callable[[], Position]]]
+Wanted = Counter[Kind]
 
 
 def missing(track: Track) -> str:
@@ -53,9 +52,9 @@ def engine(command: str) -> str | None:
     return shutil.which(command, path=f"{os.environ.get('PATH', '')}:/usr/games")
 
 
-def examine(track: Track, home: Path, weights: Path, sheet: Sequence[Position], seed: int) -> list[float]:
-    """Each position's or game's loss by weights of the run in `home`. Raises what `seated` and players raise."""
-    config = load(overrides=[f'home="{home.absolute()}"', "inference.threads=1"])
+def examine(track: Track, weights: Path, sheet: Sequence[Position], seed: int) -> list[float]:
+    """Each position's or game's loss by weights in their run's folder. Raises what `seated` and players raise."""
+    config = load(overrides=[f'home="{weights.absolute().parents[2]}"', "inference.threads=1"])
     seating = Seating(track.game, RUN, str(weights), track.num_simulations, seed=seed, slots=MAX_SLOTS)
     opponents = [] if sheet else [f"gtp:{engine(track.exam.partition(':')[2])}"]
     with seated(config, seating, ["latest", *opponents]) as (game, players):
@@ -82,14 +81,8 @@ def sheet_of(track: Track, seed: int = OWN) -> list[Position]:
     own = positions.choose(positions.load(track.game), track.count, OWN)
     if seed == OWN:
         return own
-    wanted, sheet = Counter(map(kind_of, own)), list[Position]()
-    with closing(_solved(game, seed) if kind == "solver" else _rolled(game, track.exam, seed)) as candidates:
-        while wanted.total():
-            of_kind, make = next(candidates)
-            if wanted[of_kind] > 0:
-                wanted[of_kind] -= 1
-                sheet.append(make())
-    return sheet
+    wanted, rng = Counter(map(kind_of, own)), random.Random(seed)
+    return list(_solved(game, rng, wanted) if kind == "solver" else _rolled(game, track.exam, rng, wanted))
 
 
 def kind_of(position: Position) -> Kind:
@@ -97,11 +90,10 @@ def kind_of(position: Position) -> Kind:
     return position.group, not position.notation and len({sign(value) for value in position.moves.values()}) > 1
 
 
-def _solved(game: Game, seed: int) -> Candidates:
-    """Connect four after lines of random moves that win nothing, without end."""
-    rng = random.Random(seed)
+def _solved(game: Game, rng: random.Random, wanted: Wanted) -> Iterator[Position]:
+    """Connect four after lines of random moves that win nothing."""
     with closing(SolverPlayer()) as solver:
-        while True:
+        while +wanted:
             state, stones = game.new_initial_state(), rng.choice(STONES)
             while not state.is_terminal() and len(state.history()) < stones:
                 state.apply_action(rng.choice(state.legal_actions()))
@@ -109,8 +101,9 @@ def _solved(game: Game, seed: int) -> Candidates:
                 continue
             scores = solver.scores(state.history())
             moves: dict[tuple[int, ...], float] = {(action,): float(sign(score)) for action, score in scores.items()}
-            group = class_of(stones, max(scores.values()))
-            yield (group, len(set(moves.values())) > 1), partial(Position, tuple(state.history()), moves, group)
+            position = Position(tuple(state.history()), moves, class_of(stones, max(scores.values())))
+            if _lacks(wanted, kind_of(position)):
+                yield position
 
 
 def class_of(stones: int, score: int) -> str:
@@ -120,21 +113,27 @@ def class_of(stones: int, score: int) -> str:
     return ("B" if stones <= 14 else "M" if stones <= 28 else "E") + ("E" if left < EASY else "M" if left <= MEDIUM else "H")
 
 
-def _rolled(game: Game, exam: str, seed: int) -> Candidates:
-    """Turns out of games of gnubg 0-ply with itself, their ends graded by the exam's engine, without end."""
-    rng = random.Random(seed)
+def _rolled(game: Game, exam: str, rng: random.Random, wanted: Wanted) -> Iterator[Position]:
+    """Turns out of games of gnubg 0-ply with itself, their ends graded by the exam's engine."""
     with closing(gnubg.GnubgPlayer("gnubg:0", game)) as player, closing(gnubg.Gnubg(exam, deadline_s=600.0)) as grader:
-        while True:
+        while +wanted:
             state = game.new_initial_state()
             while not state.is_terminal():
                 if gnubg.is_fresh(state) and not rng.randrange(ONE_IN) and 2 <= len(gnubg.lines(state)) <= MOST_ENDS:
                     name, dice, *_ = state.notation().split(":")
-                    kind = gnubg.phase(gnubg.read_position_id(name))
-                    yield (kind, False), partial(_graded, game, f"{name}:{dice}", kind, grader)
+                    group = gnubg.phase(gnubg.read_position_id(name))
+                    if _lacks(wanted, (group, False)):
+                        yield _graded(game, f"{name}:{dice}", group, grader)
                 state.apply_action(draw_outcome(state, rng) if state.is_chance_node() else player.choose([state.history()])[0])
 
 
-def _graded(game: Game, notation: str, kind: str, grader: gnubg.Gnubg) -> Position:
+def _lacks(wanted: Wanted, kind: Kind) -> bool:
+    """Whether this one of a kind is wanted; counts it."""
+    wanted[kind] -= 1
+    return wanted[kind] >= 0
+
+
+def _graded(game: Game, notation: str, group: str, grader: gnubg.Gnubg) -> Position:
     start = game.state_from_notation(notation)
     ends, moves = gnubg.lines(start), {}
     for board, line in ends.items():
@@ -144,4 +143,4 @@ def _graded(game: Game, notation: str, kind: str, grader: gnubg.Gnubg) -> Positi
         over = after.is_terminal()
         worth = unit(game).convert(after.returns()[0]) if over else -grader.values([gnubg.write_position_id(board, on_roll=False)])[0]
         moves[tuple(line)] = worth
-    return Position((), moves, kind, notation)
+    return Position((), moves, group, notation)

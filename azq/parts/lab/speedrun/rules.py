@@ -24,17 +24,7 @@ ENTRY, LOG, RUN = "entry.toml", "log.json", "run"  # in an entry's folder; in on
 SLACK, READ_S = 1.1, 3.0  # by which a clock that is read each second may be off: in CPU-seconds a second, and at a row
 SHIPPED = resources.files("azq.parts.lab.speedrun")
 
-NOT_RUN = "not run on this class"
-
 Clock = list[tuple[float, float]]  # seconds and CPU-seconds of all processes since the start
-
-
-class SeedMachine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a seed ran."""
-
-    processor: str
-    cores: int
-    gpus: list[str] = []
 
 
 class MachineClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,9 +34,9 @@ class MachineClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cores: int | None = None  # None: any
     gpus: int | None = None
 
-    def misfit(self, machine: SeedMachine) -> str:
+    def misfit(self, cores: int, gpus: int) -> str:
         """What of a machine is of another class; empty where nothing is."""
-        there = {"cores": (self.cores, machine.cores), "GPUs": (self.gpus, len(machine.gpus))}
+        there = {"cores": (self.cores, cores), "GPUs": (self.gpus, gpus)}
         return next((f"{has} {what}, and the class has {wants}" for what, (wants, has) in there.items() if wants not in (None, has)), "")
 
 
@@ -94,7 +84,11 @@ class SpeedrunEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     @property
     def cost(self) -> str:
         """For people."""
-        return f"median {median(self.costs):,.0f} of {len(self.costs)}" if self.costs else "; ".join(filter(None, (NOT_RUN, self.note)))
+        return (
+            f"median {median(self.costs):,.0f} of {len(self.costs)}"
+            if self.costs
+            else "; ".join(filter(None, ("not run on this class", self.note)))
+        )
 
     def overrides(self, params: Mapping[str, Any], seed: int) -> list[str]:
         """The settings of a seed as `--set` takes them."""
@@ -108,7 +102,6 @@ class Graded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     version: int
     step: int
-    sha256: str  # of its file
     seconds: float
     cpu_s: float
     loss: float  # mean of the exam
@@ -119,7 +112,9 @@ class SeedLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     entry: SpeedrunEntry
     seed: int
-    machine: SeedMachine
+    processor: str
+    cores: int
+    gpus: list[str]
     commit: str
     clock: Clock
     rows: list[Graded]
@@ -178,13 +173,13 @@ def fault(log: SeedLog, track: Track, kind: MachineClass) -> str:
         return f"{LOG} was edited: its seal is not that of its lines"
     if log.ended:
         return f"its arm did not come to the target: {log.ended}"
-    if misfit := kind.misfit(log.machine):
-        return f"its machine is of another class: {log.machine.processor} with {misfit}"
+    if misfit := kind.misfit(log.cores, len(log.gpus)):
+        return f"its machine is of another class: {log.processor} with {misfit}"
     if first is None or first is not log.rows[-1] or len(log.losses) < track.count or abs(np.mean(log.losses) - first.loss) > 1e-4:
         return f"by its log no version is at {track.target:g}, or not the one that it claims"
-    if np.any(np.diff(seconds) <= 0) or np.any(np.diff(cpu_s) < 0) or cpu_s[-1] > SLACK * log.machine.cores * (seconds[-1] + READ_S):
-        return f"its clock is not one of {log.machine.cores} cores"
-    if not 0 < first.seconds <= seconds[-1] + READ_S or abs(at(log.clock, first.seconds) - first.cpu_s) > READ_S * log.machine.cores:
+    if np.any(np.diff(seconds) <= 0) or np.any(np.diff(cpu_s) < 0) or cpu_s[-1] > SLACK * log.cores * (seconds[-1] + READ_S):
+        return f"its clock is not one of {log.cores} cores"
+    if not 0 < first.seconds <= seconds[-1] + READ_S or abs(at(log.clock, first.seconds) - first.cpu_s) > READ_S * log.cores:
         return f"it claims {first.cpu_s:,.0f} CPU-seconds, and its clock says {at(log.clock, first.seconds):,.0f}"
     return ""
 

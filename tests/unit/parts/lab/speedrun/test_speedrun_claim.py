@@ -23,7 +23,7 @@ from azq.nets.weights import describe
 from azq.parts.lab.speedrun import claim as claims
 from azq.parts.lab.speedrun.claim import digests
 from azq.parts.lab.speedrun.exam import OWN, examine, sheet_of
-from azq.parts.lab.speedrun.rules import ENTRY, LOG, RUN, Graded, SeedLog, SeedMachine, SpeedrunEntry, SpeedrunRules, rules_of
+from azq.parts.lab.speedrun.rules import ENTRY, LOG, RUN, Graded, SeedLog, SpeedrunEntry, SpeedrunRules, rules_of
 from azq.parts.lab.validate.validate import play_alone
 from azq.parts.lab.validate.versions import lockstep_sections
 from azq.replay.samples import count_samples
@@ -58,13 +58,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
     assert len(list(islice(play_alone(sections, place / RUN), 3))) == 3
     (weights,) = (path for path in (place / RUN / "weights").iterdir() if describe(path).version == 2)
     track = tracks.tracks["small"]
-    losses = examine(track, place, weights, sheet_of(track), OWN)
+    losses = examine(track, weights, sheet_of(track), OWN)
     settings = dump_run(sections)
     settings["run"].pop("seed")
     entry, files = SpeedrunEntry("small", "here", "me", "2026-11-29", "all of it", settings=settings), digests(place / RUN)
-    row = Graded(2, describe(weights).step, files[f"weights/{weights.name}"], 15.0, 22.5, round(float(np.mean(losses)), 6))
-    machine, clock = SeedMachine("a processor", 2), [(0.0, 0.0), (10.0, 15.0), (20.0, 30.0)]
-    log = SeedLog(entry, 1, machine, "", clock, [row], losses, "", files).sealed()
+    row = Graded(2, describe(weights).step, 15.0, 22.5, round(float(np.mean(losses)), 6))
+    clock = [(0.0, 0.0), (10.0, 15.0), (20.0, 30.0)]
+    log = SeedLog(entry, 1, "a processor", 2, [], "", clock, [row], losses, "", files).sealed()
     (folder / ENTRY).write_text(to_toml(msgspec.to_builtins(entry)))
     (place / LOG).write_bytes(msgspec.json.encode(log))
     return folder, log, replace(tracks, tracks={"small": replace(track, target=row.loss + 0.1)})
@@ -92,9 +92,11 @@ def losing(log: SeedLog, one_in: int, loss: float) -> SeedLog:
 
 
 def other_weights(place: Path, log: SeedLog) -> SeedLog:
-    path = place / RUN / "weights" / "other.safetensors"
-    shutil.copy(pretrained.verified("connect_four"), path)
-    return claiming(replace(log, files=(files := digests(place / RUN))), sha256=files["weights/other.safetensors"])
+    (claimed,) = (path for path in (place / RUN / "weights").iterdir() if describe(path).version == log.rows[-1].version)
+    claimed.unlink()
+    other = pretrained.verified("connect_four")
+    shutil.copy(other, place / RUN / "weights")
+    return claiming(replace(log, files=digests(place / RUN)), version=describe(other).version)
 
 
 def other_games(place: Path, log: SeedLog, count: int = 8) -> SeedLog:
@@ -115,7 +117,7 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
     "a cost": (lambda place, log: claiming(log, cpu_s=12.5), "it claims 12 CPU-seconds, and its clock says 22"),
     "a clock": (lambda place, log: replace(log, clock=[(0.0, 0.0), (15.0, 22.5), (16.0, 90.0)]), "its clock is not one of 2 cores"),
     "an arm that diverged": (lambda place, log: replace(log, ended="training diverged at step 9"), "training diverged at step 9"),
-    "a machine": (lambda place, log: replace(log, machine=SeedMachine("a processor", 16)), "another class: a processor with 16 cores"),
+    "a machine": (lambda place, log: replace(log, cores=16), "another class: a processor with 16 cores"),
     "another seed": (lambda place, log: replace(log, seed=2), "its log is of seed 2"),
     "a file": (lambda place, log: replace(log, files={**log.files, "run.toml": "0"}), "run.toml is not the file"),
     "weights of another game": (other_weights, "its weights are of connect_four"),
@@ -144,7 +146,7 @@ def test_a_cheat_is_named(sound: Sound, tmp_path: Path, name: str) -> None:
 
 def test_weights_that_know_only_their_own_sheet_are_named(sound: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, log, tracks = sound
-    monkeypatch.setattr(claims, "examine", lambda track, home, weights, sheet, seed: log.losses if seed == OWN else [1.0] * 300)
+    monkeypatch.setattr(claims, "examine", lambda track, weights, sheet, seed: log.losses if seed == OWN else [1.0] * 300)
     assert "lose 1 on a fresh sheet, worse than" in judged(folder, tracks)["seed-1"]
 
 

@@ -95,7 +95,7 @@ def test_versions_but_the_first_are_examined_up_to_the_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, versions: int, target: float, end: str, graded: list[int], ended: str
 ) -> None:
     track = msgspec.structs.replace(rules_of().tracks["connect-four-4"], target=target)
-    monkeypatch.setattr(claim, "examine", lambda track, home, weights, sheet, seed: [1 / int(weights.stem)])
+    monkeypatch.setattr(claim, "examine", lambda track, weights, sheet, seed: [1 / int(weights.stem)])
     monkeypatch.setattr(claim, "weight_version", lambda weights: int(weights.stem))
     monkeypatch.setattr(claim, "describe", lambda weights: type("Meta", (), {"step": 1}))
     monkeypatch.setattr(claim, "EXAM_SHARE", 1.0)
