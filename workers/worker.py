@@ -17,7 +17,7 @@ from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 
 from azq import logs
-from azq.bus.redis import RedisBus, admit_data_planes, another_control, connect_at_start, control_url_of
+from azq.bus.redis import RedisBus, admit_data_planes, connect_at_start, control_url_of
 from azq.config import Config, forget_environment
 from azq.errors import AzqError, BrokerUnavailable, ConfigError, ExitCode, JobFailed
 from azq.ledger import Ledger
@@ -85,7 +85,7 @@ class WorkerParts:
         self.watchdog: PoolWatchdog | None = None
 
     def open_control(self) -> RedisBus:
-        return another_control(self.config.broker)
+        return RedisBus(connect(control_url_of(self.config.broker)))
 
     def open_ledger(self) -> Ledger:
         return Ledger(connect(self.config.broker.control_url))

@@ -161,9 +161,6 @@ class GameGroup:
         """Records of the games that ended."""
         return [self.search.record(slot) for slot in self.search.finished_slots() if slot not in self._outgrown]
 
-    def finished_any(self) -> bool:
-        return bool(self.search.finished_slots())
-
     def clear_finished(self) -> None:
         for slot in self.search.finished_slots():
             self.search.clear(slot)

@@ -183,7 +183,7 @@ class SelfPlay:
         """Commits what ended, starts what there is room for, searches to the next leaves and sends them off."""
         self._search(group)
         self._abandon_broken(group)
-        if not group.leaves and group.finished_any():
+        if not group.leaves and group.search.finished_slots():
             self._search(group)
         if group.leaves:
             self._submit(group)

@@ -133,11 +133,6 @@ def order(entry_id: str) -> tuple[int, int]:
     return int(milliseconds), int(sequence or 0)
 
 
-def by_age(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries of several streams, oldest first."""
-    return sorted(entries, key=lambda entry: order(entry.id))
-
-
 def dead_frame(entry: Entry, reason: str, now_ms: int) -> bytes:
     """The dead letter of an entry; its reason says so where only the frame's head is kept."""
     cut = f"{reason} (first {HEAD_BYTES} of {len(entry.frame)} bytes kept)" if len(entry.frame) > HEAD_BYTES else reason

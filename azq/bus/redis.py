@@ -12,7 +12,7 @@ import redis
 from redis.exceptions import ResponseError
 
 from azq import logs
-from azq.bus.base import DEAD_LENGTH, Bus, Entry, by_age, dead_frame
+from azq.bus.base import DEAD_LENGTH, Bus, Entry, dead_frame, order
 from azq.clock import now_ms
 from azq.config import BrokerConfig
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError
@@ -283,7 +283,7 @@ def _entries(answer: Any) -> list[Entry]:
         for entry_id, fields in (item for item in items if item is not None)
         if fields is not None
     ]
-    return by_age(entries) if len(answer or ()) > 1 else entries
+    return sorted(entries, key=lambda entry: order(entry.id)) if len(answer or ()) > 1 else entries
 
 
 def control_url_of(broker: BrokerConfig) -> str:
@@ -291,11 +291,6 @@ def control_url_of(broker: BrokerConfig) -> str:
     if not broker.control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     return broker.control_url
-
-
-def another_control(broker: BrokerConfig) -> RedisBus:
-    """The control plane over a connection of the caller's alone; raises as `connect`."""
-    return RedisBus(connect(control_url_of(broker)))
 
 
 def admitted(url: str, plane: str = CONTROL) -> redis.Redis:

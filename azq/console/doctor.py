@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -354,14 +353,14 @@ class SpeedReport:
         ]
 
 
-def examine_speed(config: Config, named: str | None, seconds: float, wait: Callable[[float], object] | None = None) -> SpeedReport:
+def examine_speed(config: Config, named: str | None, seconds: float) -> SpeedReport:
     """Watches a run at work, the only one where none is named. Raises `NotFound` where no process works for it."""
     settings, client = brokers.open_control(config)
     with contextlib.closing(client):
         watch, ledger = Watch(client), Ledger(client)
         run = named or only_run(ledger)
         sections = sections_of(ledger.run(run).record)
-        seen = looks(lambda: (read_workers(watch.bus), watch.summary(run)), seconds, wait or threading.Event().wait)
+        seen = looks(lambda: (read_workers(watch.bus), watch.summary(run)), seconds)
     beats, statuses = zip(*seen, strict=True)
     result = profile_of(beats, run)
     if not result:

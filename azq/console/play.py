@@ -224,7 +224,8 @@ def match(player: move.Agent, human: int, ask: Ask, write: Tell, luck: random.Ra
         if state.is_chance_node():
             history.append(draw_outcome(state, luck))
             continue
-        write(f"\n{_view(player.game, state, human)}\n")
+        hidden = player.game.is_hidden()
+        write(f"\n{state.information_state_string(human) if hidden else labelled(player.game, state)}\n")
         if state.current_player() != human:
             answer = player.moves([history])[0]
             action = drawn(answer["policy"], player.temperature, luck) if player.temperature else answer["action"]
@@ -234,11 +235,6 @@ def match(player: move.Agent, human: int, ask: Ask, write: Tell, luck: random.Ra
         elif not _ask_action(player, state, history, ask, write):
             return
     write(f"\n{labelled(player.game, state)}\n{_verdict(state.returns(), human)}\n")
-
-
-def _view(game: Game, state: State, human: int) -> str:
-    """What the person may see."""
-    return state.information_state_string(human) if game.is_hidden() else labelled(game, state)
 
 
 def _ask_action(player: move.Agent, state: State, history: list[int], ask: Ask, write: Tell) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ EVERY_S = 1.0
 T = TypeVar("T")
 
 
-def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float], object] | None = None) -> tuple[RoleProfile, ...]:
+def profile_run(config: Config, run: str, seconds: float) -> tuple[RoleProfile, ...]:
     """Where the time of a running fleet goes, over `seconds`. Raises `NotFound` where no process of the run says."""
     with contextlib.closing(RedisBus(brokers.open_control(config)[1])) as bus:
-        result = profile_of(looks(partial(read_workers, bus), seconds, wait or threading.Event().wait), run)
+        result = profile_of(looks(partial(read_workers, bus), seconds), run)
     if not result:
         raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
     return result
 
 
-def looks(sample: Callable[[], T], seconds: float, wait: Callable[[float], object]) -> list[T]:
-    """What `look` returns each second: as many looks as seconds, at least one."""
+def looks(sample: Callable[[], T], seconds: float, wait: Callable[[float], object] = time.sleep) -> list[T]:
+    """What `sample` returns each second: as many looks as seconds, at least one."""
     results = [sample()]
     for _ in range(round(seconds / EVERY_S) - 1):
         wait(EVERY_S)

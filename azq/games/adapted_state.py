@@ -105,9 +105,6 @@ class AdaptedState:
         except RAISED:
             raise self._broken(f"{method} gave {reprlib.repr(answer)}, which is not {wanted},") from None
 
-    def _offers(self, method: str) -> bool:
-        return callable(getattr(self._inner, method, None))
-
     def current_player(self) -> int:
         if self._player is None:
             self._player = self._whose_turn()
@@ -303,7 +300,7 @@ class AdaptedState:
 
     def action_to_string(self, action: int) -> str:
         """In the game's words, or the number."""
-        return str(self._ask("action_to_string", action)) if self._offers("action_to_string") else str(action)
+        return str(self._ask("action_to_string", action)) if callable(getattr(self._inner, "action_to_string", None)) else str(action)
 
     def information_state_string(self, player: int | None = None) -> str:
         """All that a player knows; without secrets, the actions so far."""

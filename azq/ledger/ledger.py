@@ -120,15 +120,11 @@ class Ledger(LedgerRuns):
         """Writes the records of held games and renews the lease. Raises `LeaseLost`, also for a game that the lease does not hold."""
         return self._directive("games.journal", lease, *_by_uid(records))
 
-    def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
-        """Closes the games, appends their samples and renews the lease, all in one step.
+    def replace_games(self, lease: Lease, events: Sequence[SampleEvent], count: int) -> tuple[Directive, list[GameRecord]]:
+        """Closes games, appends their samples, renews the lease and adopts `count` others, in one step.
 
         Raises `LeaseLost`, also for a game that the lease does not hold: nothing of the call is committed then.
         """
-        return self.replace_games(lease, events, 0)[0]
-
-    def replace_games(self, lease: Lease, events: Sequence[SampleEvent], count: int) -> tuple[Directive, list[GameRecord]]:
-        """Finishes games and adopts `count` others, as `finish_games` and `adopt` do, in one step and one round trip."""
         uids = [event.record.uid for event in events]
         if len(set(uids)) != len(uids):
             raise StateConflict("a game occurs twice among those to finish; finish each once")

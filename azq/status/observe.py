@@ -160,9 +160,9 @@ def read_round(bus: Bus, run: str) -> EvalRound | None:
     return _decode(bus.get(keys.eval_round(run)), EvalRound, keys.eval_round(run))
 
 
-def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> Results:
+def read_results(bus: Bus, run: str) -> Results:
     """The newest matches and grades, newest first."""
-    return split_results(bus.newest(keys.results(run), count))
+    return split_results(bus.newest(keys.results(run), RESULTS_READ))
 
 
 def split_results(entries: Sequence[Entry]) -> Results:

@@ -112,7 +112,8 @@ class RemotePrefix(ObjectPrefix):
 
     def write(self, name: str, data: bytes) -> None:
         with self._translated("write", name):
-            self._make_folder(self._path(name).rpartition("/")[0])
+            if self._scheme not in BUCKETS:
+                self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
             self._call("pipe_file", self._path(name), data)
 
     def read(self, name: str) -> bytes | None:
@@ -141,10 +142,6 @@ class RemotePrefix(ObjectPrefix):
         with self._translated("list"), suppress(FileNotFoundError):
             return [{**item, "name": item["name"].rstrip("/")} for item in self._call("ls", path, detail=True)]
         return []
-
-    def _make_folder(self, path: str) -> None:
-        if self._scheme not in BUCKETS:
-            self._files.makedirs(path, exist_ok=True)
 
     def _path(self, name: str) -> str:
         return str(self._files._strip_protocol(f"{self._base}/{name}"))

@@ -99,11 +99,6 @@ def line(user: str, words: Iterable[str]) -> str:
     return f"user {user} {' '.join(words)}"
 
 
-def owner_line(password: str) -> str:
-    """Who may do everything, as a line of an ACL file."""
-    return line(OWNER, ["on", hashed(password), "~*", "&*", "+@all"])
-
-
 def role_users(password: str) -> dict[str, list[str]]:
     """The users of the roles, by name, as words of ACL SETUSER; `password` is the owner's."""
     return {role_user(role): [hashed(role_password(password, role)), *rules(role_user(role), [role])] for role in ROLES}
@@ -111,9 +106,10 @@ def role_users(password: str) -> dict[str, list[str]]:
 
 def file_text(password: str, before: str = "") -> str:
     """A server's ACL file: its owner, the roles as they are now, and the machines of the file before."""
+    owner = line(OWNER, ["on", hashed(password), "~*", "&*", "+@all"])
     machines = [text for text in before.splitlines() if text.startswith(f"user {MACHINE_PREFIX}")]
     roles = [line(user, words) for user, words in role_users(password).items()]
-    return "\n".join([owner_line(password), *roles, *machines, ""])
+    return "\n".join([owner, *roles, *machines, ""])
 
 
 def rights_of(key: Key, role: Role) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from azq.config import ArenaConfig, RunConfig, RunSections
+from azq.config import RunConfig, RunSections
 from azq.ledger.types import JobState, RunState
 from azq.ratings.matches import is_trial, part_of, split
 from azq.status.state import DesiredRun, ObservedRun, Offer
@@ -114,16 +114,13 @@ def _matches(arena: Arena) -> list[MatchSpec]:
     newest = f"weights:{version}"
     previous = f"weights:{last}" if last else newest
     opponents = [previous if opponent == "previous" else opponent for opponent in settings.opponents]
+    sprt = (*settings.sprt, ERROR_RATE, ERROR_RATE) if settings.sprt else ()
     seeds = [_seed(arena.sections.run.seed, version, index) for index in range(len(opponents))]
     return [
-        MatchSpec(newest, opponent, settings.games, settings.num_simulations, settings.opening_plies, seed, sprt=_sprt(settings))
+        MatchSpec(newest, opponent, settings.games, settings.num_simulations, settings.opening_plies, seed, sprt=sprt)
         for seed, opponent in zip(seeds, opponents, strict=True)
         if opponent not in (newest, "latest")
     ]
-
-
-def _sprt(settings: ArenaConfig) -> tuple[float, ...]:
-    return (*settings.sprt, ERROR_RATE, ERROR_RATE) if settings.sprt else ()
 
 
 def _grades(arena: Arena, most: int = SEED_LIMIT) -> list[GradeSpec]:

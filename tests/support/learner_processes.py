@@ -62,7 +62,7 @@ class Place:
 
     def finish_games(self, count: int) -> None:
         for record in self.ledger.adopt(self.lease, count):
-            self.ledger.finish_games(self.lease, [play_game(self.game, record.uid)])
+            self.ledger.replace_games(self.lease, [play_game(self.game, record.uid)], 0)
 
     def learner(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"learner-{len(self.processes)}.log").open("wb") as log:

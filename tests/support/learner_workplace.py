@@ -122,7 +122,7 @@ class IntakeDesk:
 
     def finish(self, count: int, leave: int = 0, change: Callable[[SampleEvent], SampleEvent] = lambda event: event) -> None:
         records = self.ledger.adopt(self.lease, count + leave)
-        self.ledger.finish_games(self.lease, [change(play_game(self.game, record.uid)) for record in records[leave:]])
+        self.ledger.replace_games(self.lease, [change(play_game(self.game, record.uid)) for record in records[leave:]], 0)
 
     def publish(self, *events: SampleEvent) -> None:
         for event in events:

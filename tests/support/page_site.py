@@ -196,7 +196,7 @@ class Site(RestSite):
         assert lease is not None
         opened = self.ledger.adopt(lease, 8)
         finished = [msgspec.structs.replace(play_game(self.game, game.uid), finished_ms=now_ms()) for game in opened[:5]]
-        self.ledger.finish_games(lease, finished)
+        self.ledger.replace_games(lease, finished, 0)
         ids = [entry.id for entry in self.bus.newest(keys.samples(RUN), 3)]
         self.ledger.record_inserted(RUN, 3, 1, ack=ids)
         self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cuda", games=8, slice_s=60))

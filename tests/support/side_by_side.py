@@ -76,7 +76,7 @@ class SideBySide(Site):
         lease = self.ledger.claim(job.job.job_id, 1, "w", 60.0)
         assert lease is not None
         held = self.ledger.adopt(lease, games)
-        self.ledger.finish_games(lease, [SampleEvent(GameRecord(game.uid, b"\0\0"), (0.0, 0.0), "w", 0) for game in held])
+        self.ledger.replace_games(lease, [SampleEvent(GameRecord(game.uid, b"\0\0"), (0.0, 0.0), "w", 0) for game in held], 0)
         self.ledger.count_work(lease, Effort(effort, effort, effort))
         self.ledger.release(lease, [])
         ids = [entry.id for entry in self.bus.newest(keys.samples(run), games)]

@@ -72,7 +72,6 @@ class StreamEvaluator:
     phases: Phases = field(default_factory=Phases)
     elsewhere: Elsewhere | None = None
     resent: int = field(default=0, init=False)
-    unknown_replies: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._stream, self._replies = keys.eval_stream(self.run), keys.reply(self.client)
@@ -229,8 +228,7 @@ class StreamEvaluator:
             message = codec.decode(frame, EvalReply)
             waiting = self._outstanding.get(message.request_id)
             if waiting is None:
-                self.unknown_replies += 1
-                return
+                return  # of a request that another reply answered
             answer = _failure_in(message) or self._read(message, waiting)
         except WireError as error:
             logs.get(__name__).warning("reply_unreadable", client=self.client, error=str(error))

@@ -42,7 +42,9 @@ class Books:
         self.lease: Lease = lease
         assert [record.uid for record in self.ledger.adopt(lease, 4)] == [1, 2, 3, 4]
         self.ledger.abandon(lease, 4, "no rules")
-        self.ledger.finish_games(lease, [SampleEvent(GameRecord(uid, weight_versions=b"\7\0\0\0"), (1.0, -1.0), "w", 1) for uid in (1, 2)])
+        self.ledger.replace_games(
+            lease, [SampleEvent(GameRecord(uid, weight_versions=b"\7\0\0\0"), (1.0, -1.0), "w", 1) for uid in (1, 2)], 0
+        )
 
     def learn(self, *written: int) -> None:
         """Acknowledges both games and says that both are stored, and writes these."""

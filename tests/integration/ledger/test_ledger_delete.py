@@ -19,7 +19,7 @@ def live_a_little(world: Any) -> None:
     """A run with everything: open games, a finished and an abandoned one, a result, queued and ended jobs."""
     lease = world.lease()
     first, second, _ = world.ledger.adopt(lease, 3)
-    world.ledger.finish_games(lease, [event(first.uid)])
+    world.ledger.replace_games(lease, [event(first.uid)], 0)
     world.ledger.abandon(lease, second.uid, "why")
     world.ledger.release(lease, [])
     world.ledger.complete(world.lease(Kind.EVAL), b"result")

@@ -103,7 +103,7 @@ def test_an_evaluation_that_says_what_the_problem_was_has_failed_for_good(world)
 def test_counts_balance_when_the_learner_acknowledges_with_its_count(world):
     lease = world.lease()
     world.ledger.adopt(lease, 3)
-    world.ledger.finish_games(lease, [event(1), event(2)])
+    world.ledger.replace_games(lease, [event(1), event(2)], 0)
     entries = world.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "c", count=9, block_ms=0)
     assert world.ledger.counts("r").balanced
     world.ledger.record_inserted("r", 1, 0, ack=[entries[0].id])
@@ -118,7 +118,7 @@ def test_counts_balance_when_the_learner_acknowledges_with_its_count(world):
 def test_finished_games_that_break_the_rules_are_abandoned_and_forged_ones_change_nothing(world):
     lease = world.lease()
     world.ledger.adopt(lease, 3)
-    world.ledger.finish_games(lease, [event(1), event(2)])
+    world.ledger.replace_games(lease, [event(1), event(2)], 0)
     entries = world.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "c", count=9, block_ms=0)
     for _ in range(2):
         refused = {2: "ply 3 is illegal", 3: "still open", 99: "never opened"}
@@ -213,10 +213,10 @@ def test_in_lockstep_suspects_are_played_once_all_other_games_of_the_version_are
         world.ledger.fail(lease, "its process died", max_attempts=9)
     waiting = world.lease()
     assert world.ledger.adopt(waiting, 3) == [], "game 1 may yet show that the run is sound"
-    world.ledger.finish_games(healthy, [event(1)])
+    world.ledger.replace_games(healthy, [event(1)], 0)
     assert sorted(game.uid for game in world.ledger.adopt(waiting, 3)) == [2, 3, 4]
     world.ledger.fail(waiting, "its process died too", max_attempts=9)
     last = world.lease()
     assert sorted(game.uid for game in world.ledger.adopt(last, 3)) == [2, 3, 4], "the run is not sound, and nothing else is left"
-    world.ledger.finish_games(last, [event(uid) for uid in (2, 3, 4)])
+    world.ledger.replace_games(last, [event(uid) for uid in (2, 3, 4)], 0)
     assert world.ledger.counts("r").finished == 4

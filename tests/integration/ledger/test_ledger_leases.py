@@ -36,7 +36,7 @@ def test_an_expired_lease_is_fenced_off_and_its_games_come_first(world):
         lambda: world.ledger.renew(one),
         lambda: world.ledger.adopt(one, 1),
         lambda: world.ledger.journal(one, [GameRecord(1, b"\6\0")]),
-        lambda: world.ledger.finish_games(one, [event(1)]),
+        lambda: world.ledger.replace_games(one, [event(1)], 0),
         lambda: world.ledger.abandon(one, 1, "why"),
         lambda: world.ledger.release(one, [GameRecord(1, b"\6\0")]),
         lambda: world.ledger.complete(one, b"x"),
@@ -53,10 +53,10 @@ def test_a_lease_is_its_owners_alone(world):
     lease = world.lease(owner="w1")
     world.ledger.adopt(lease, 1)
     with pytest.raises(LeaseLost):
-        world.ledger.finish_games(replace(lease, owner="w2"), [event(1)])
+        world.ledger.replace_games(replace(lease, owner="w2"), [event(1)], 0)
     with pytest.raises(LeaseLost):
         world.ledger.release(replace(lease, owner="w2"), [])
-    assert world.ledger.finish_games(lease, [event(1)]) is Directive.GO_ON
+    assert world.ledger.replace_games(lease, [event(1)], 0)[0] is Directive.GO_ON
 
 
 def test_a_job_fails_after_so_many_bad_leases(world):
@@ -87,11 +87,11 @@ def test_a_job_that_makes_games_outlives_any_number_of_dead_holders(world):
     for attempt in range(1, 6):
         lease = world.ledger.claim("r:1", attempt, "w", 5)
         (game,) = world.ledger.adopt(lease, 1)
-        world.ledger.finish_games(lease, [event(game.uid)])
+        world.ledger.replace_games(lease, [event(game.uid)], 0)
         world.ledger.fail(lease, "process 7, which held it, died", max_attempts=2)
     assert world.ledger.job("r:1").state is JobState.QUEUED
     lease = world.ledger.claim("r:1", 6, "w", 5)
-    world.ledger.finish_games(lease, [])
+    world.ledger.replace_games(lease, [], 0)
     world.ledger.fail(lease, "it broke", max_attempts=2)
     assert world.ledger.job("r:1").state is JobState.FAILED
 
@@ -134,8 +134,8 @@ def test_self_play_stalls_while_too_many_games_wait_for_the_learner(world):
     world.ledger.update_run(RunRecord("r", b'{"selfplay": {"max_waiting_games": 2}}', {}, "folder", 1))
     selfplay, evaluation = world.lease(Kind.SELFPLAY), world.lease(Kind.EVAL)
     uids = [game.uid for game in world.ledger.adopt(selfplay, 3)]
-    assert world.ledger.finish_games(selfplay, [event(uids[0])]) is Directive.GO_ON
-    assert world.ledger.finish_games(selfplay, [event(uids[1])]) is Directive.STALL
+    assert world.ledger.replace_games(selfplay, [event(uids[0])], 0)[0] is Directive.GO_ON
+    assert world.ledger.replace_games(selfplay, [event(uids[1])], 0)[0] is Directive.STALL
     assert world.ledger.renew(evaluation) is Directive.GO_ON
     (entry, *_) = world.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "l", count=1, block_ms=0)
     world.ledger.record_inserted("r", 1, 0, ack=[entry.id])
@@ -145,7 +145,7 @@ def test_self_play_stalls_while_too_many_games_wait_for_the_learner(world):
 def test_a_look_says_what_single_questions_say(world):
     lease = world.lease()
     uids = [game.uid for game in world.ledger.adopt(lease, 3)]
-    world.ledger.finish_games(lease, [event(uids[0])])
+    world.ledger.replace_games(lease, [event(uids[0])], 0)
     for outcome in ("release", "fail", "fail"):
         other = world.lease(owner="w2")
         if outcome == "release":

@@ -55,7 +55,7 @@ def world(daemon: redis.Redis) -> World:
     world.ledger.release(first, [])
     lease = world.lease()
     games = world.ledger.adopt(lease, 7)
-    world.ledger.finish_games(lease, [event(7)])
+    world.ledger.replace_games(lease, [event(7)], 0)
     world.ledger.release(lease, games[:-1])
     lease = world.lease()
     world.ledger.adopt(lease, 2)
@@ -72,7 +72,7 @@ def plays_on(world: World) -> None:
     held = {int(uid) for uid in world.ledger.client.smembers(keys.held("r", 3))}
     games = [game.uid for game in world.ledger.adopt(lease, 7 - len(held))]
     assert sorted({*games, *held}) == [1, 2, 3, 4, 5, 6, 8]
-    world.ledger.finish_games(lease, [event(uid) for uid in games])
+    world.ledger.replace_games(lease, [event(uid) for uid in games], 0)
     world.ledger.release(lease, [])
     assert world.ledger.counts("r").opened == 8
     assert world.ledger.mend() == {}

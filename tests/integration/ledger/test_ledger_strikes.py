@@ -82,7 +82,7 @@ class Fleet:
         if len(slot.games) < self.games and slot.step % 2 == 0:
             self.adopt(slot)
         if slot.step >= SLICE_STEPS:
-            self.ledger.finish_games(slot.lease, [event(uid) for uid in sorted(slot.games) if self.rng.random() < ENDED])
+            self.ledger.replace_games(slot.lease, [event(uid) for uid in sorted(slot.games) if self.rng.random() < ENDED], 0)
             self.ledger.release(slot.lease, [])
             self.failed.append(False)
             slot.lease = None

@@ -107,7 +107,7 @@ def test_an_overdue_request_is_sent_again_under_its_id(bus, client, clock):
     assert client.result(handle, timeout_s=0.0) is not None
     late = submit(client)
     assert client.result(late, timeout_s=0.0) is None
-    assert client.unknown_replies == 1
+    assert client.in_flight == 1
 
 
 def test_patience_is_learned_from_answers_and_doubles(bus, client, clock):

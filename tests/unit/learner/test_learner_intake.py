@@ -71,7 +71,7 @@ def test_a_damaged_sample_abandons_its_game_by_name(desk, uid):
         frame = bytearray(encode(play_game(GAME, record.uid)))
         if record.uid == uid:
             frame[len(frame) // 2] ^= 1
-        desk.ledger.finish_games(desk.lease, [play_game(GAME, record.uid)])
+        desk.ledger.replace_games(desk.lease, [play_game(GAME, record.uid)], 0)
         (entry,) = desk.bus.newest(keys.samples("r"))
         desk.bus.ack(keys.samples("r"), keys.LEARNER_GROUP, [entry.id])
         desk.bus.publish(keys.samples("r"), bytes(frame))
@@ -126,7 +126,7 @@ def test_games_that_are_open_or_on_their_way_are_not_written_off(desk):
     intake = desk.intake()
     intake.agree_with_ledger()
     intake.read()
-    desk.ledger.finish_games(desk.lease, [play_game(GAME, 1)])
+    desk.ledger.replace_games(desk.lease, [play_game(GAME, 1)], 0)
     intake.read()
     assert desk.on_disk() == {1, 2, 3, 4, 5, 6}
     assert desk.ledger.counts("r").abandoned == 0
@@ -190,7 +190,7 @@ def test_a_game_counts_once_among_copies_within_a_read_and_later(desk):
 @pytest.mark.parametrize("copies", [[LIES, {}, {}], [{}, LIES, {}], [{}, {}, LIES], [LIES, LIES, {}]])
 def test_the_first_good_copy_counts_whatever_was_read_before_it(desk, copies):
     intake = desk.intake()
-    desk.ledger.finish_games(desk.lease, [numbered(desk.ledger.adopt(desk.lease, 1)[0].uid, **copies[0])])
+    desk.ledger.replace_games(desk.lease, [numbered(desk.ledger.adopt(desk.lease, 1)[0].uid, **copies[0])], 0)
     desk.publish(*(numbered(1, **fields) for fields in copies[1:]))
     intake.read()
     assert desk.on_disk() == {1}
@@ -202,7 +202,7 @@ def test_the_first_good_copy_counts_whatever_was_read_before_it(desk, copies):
 def test_a_game_that_lies_is_abandoned_with_the_reason(desk):
     intake = desk.intake()
     records = desk.ledger.adopt(desk.lease, 2)
-    desk.ledger.finish_games(desk.lease, [numbered(records[0].uid, **LIES), numbered(records[1].uid)])
+    desk.ledger.replace_games(desk.lease, [numbered(records[0].uid, **LIES), numbered(records[1].uid)], 0)
     intake.read()
     assert list(desk.ledger.abandoned("r")) == [1]
     assert [reason for reason in desk.letters() if "claims returns" in reason] == [desk.ledger.abandoned("r")[1]]
@@ -248,7 +248,7 @@ def test_the_mean_version_of_weights_is_that_of_the_last_games_taken_in(desk):
     intake = desk.intake()
     assert intake.mean_weight_version == 0.0
     for record in desk.ledger.adopt(desk.lease, 1):
-        desk.ledger.finish_games(desk.lease, [play_game(GAME, record.uid, weight_version=6)])
+        desk.ledger.replace_games(desk.lease, [play_game(GAME, record.uid, weight_version=6)], 0)
     intake.read()
     desk.publish(numbered(1))
     intake.read()

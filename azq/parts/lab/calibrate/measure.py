@@ -106,15 +106,15 @@ class GameSize(NamedTuple):
     simulations: float
 
 
-def game_size(sections: RunSections, seconds: float, clock: Callable[[], float] = time.monotonic) -> GameSize | None:
+def game_size(sections: RunSections, seconds: float) -> GameSize | None:
     """Of games played for at most so long; None where too few ended."""
     game = rules(sections)
     config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
     group = GameGroup(make_search(game, config, num_slots=GAMES, seed=sections.run.seed), game, leaves_at_once(sections.search, game))
     for slot in range(GAMES):
         group.start(slot, GameRecord(slot + 1))
-    evaluator, end_s = UniformEvaluator(game.num_distinct_actions(), game.value_size()), clock() + seconds
-    while clock() < end_s and (leaves := group.advance()):
+    evaluator, end_s = UniformEvaluator(game.num_distinct_actions(), game.value_size()), time.monotonic() + seconds
+    while time.monotonic() < end_s and (leaves := group.advance()):
         group.apply(evaluator.result(evaluator.submit(group.request()[0][:leaves]), timeout_s=0.0))
     ended = [SampleEvent(pack_record(record), tuple(map(float, record.returns)), "", now_ms()) for record in group.finished()]
     plies, simulations = group.search.plies, group.search.simulations

@@ -77,9 +77,9 @@ def fault(name: str, *roles: str) -> Callable[[Injector], Injector]:
     return register
 
 
-def load_all(folder: Path | None = None) -> list[Scenario]:
+def load_all() -> list[Scenario]:
     """Every drill, by name. Raises `ConfigError` naming a file that does not fit."""
-    return [parse(path) for path in sorted((folder or assets() / "ops" / "drills").glob("*.toml"))]
+    return [parse(path) for path in sorted((assets() / "ops" / "drills").glob("*.toml"))]
 
 
 def parse(path: Path) -> Scenario:

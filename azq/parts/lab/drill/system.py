@@ -214,13 +214,10 @@ class System(Local):
         frame = self.query(lambda client: RedisBus(client).get(keys.learner_status(RUN)))
         return decode(frame, LearnerStatus) if frame else None
 
-    def broker_pid(self, plane: str) -> int | None:
-        return self.query(pid_of_server, plane)
-
     def pid(self, role: str) -> int | None:
         """Process id of a role's process, once it does its work."""
         if role.startswith("broker-"):
-            return self.broker_pid(role.removeprefix("broker-"))
+            return self.query(pid_of_server, role.removeprefix("broker-"))
         return pid_of(role, self.beats(role))
 
     def working(self, role: str) -> Victim:
