@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from board_site import board_site, moves_of
+from browsing import visiting
 from PIL import Image
 
 from azq import pretrained
@@ -79,6 +80,13 @@ def test_a_board_without_its_pieces_is_noticed(url: str, browser: Any) -> None:
     page.locator(".play:not(.waiting) .scene > *").wait_for()
     assert "most" in differs(Image.open(io.BytesIO(page.locator(".board").screenshot())), PICTURES / "hex-1024-light.png")
     page.close()
+
+
+def test_no_network_is_fetched_without_its_digest(url: str, browser: Any) -> None:
+    with visiting(browser, url) as visit:
+        seen = visit("play/hex/#run=hex&seat=1&moves=")
+        seen.page.locator("#problem", has_text="network 1 is not on this server").wait_for()
+        assert [address for address in seen.asked if "/site/" in address] == [f"{url}/site/hex.json"]
 
 
 def dragged(page: Any, start: Any, end: Any) -> None:

@@ -81,7 +81,8 @@ export class TabOpponent {
     await this.ready;
     const { weight_version: version, num_simulations: simulations, temperature = 0 } = this.#settled(strength);
     if (version !== this.version) {
-      const { sha256 } = this.playable.networks.find((network) => network.version === version);
+      const sha256 = this.playable.networks.find((network) => network.version === version)?.sha256;
+      if (!sha256) throw new Error(`network ${version} is not on this server`);
       const bytes = await this.fetchModel(sha256);
       if (hexOf(bytes) !== sha256) throw new Error(`network ${version} was damaged on its way; reload the page`);
       await this.#ask({ model: { version, bytes } });
