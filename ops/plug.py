@@ -18,15 +18,17 @@ from azq.parts.sim.simulation import SeedRun
 
 SEED, SECONDS, MOMENTS = 8, 40, range(4, 29, 4)
 PROCESSES = ("daemon-1", "daemon-2", "worker-1", "worker-2", "worker-3", "learner-1", "learner-2")
+SEEN_S = 2  # a killed worker counts as dead for so long: it is started again sooner than a person sees
 PLUGS = {"kill": "Kill a worker", "freeze": "Hang the learner", "broker_restart": "Cut the broker off", "disk_full": "Fill the disk"}
 
 
 def states(run: SeedRun) -> str:
     """A letter for each process, the broker and the disk; of two daemons and two learners one stands by, which starts again and again."""
     world, letters = run.world, ""
+    killed = [world.actors[fault.pick] for fault in run.faults if fault.kind == "kill" and 0 < world.monotonic() - fault.at_s <= SEEN_S]
     for actor in (actor for actor in world.actors if actor.name in PROCESSES):
         gone = "x" if actor.name.startswith("worker") else "s"
-        letters += gone if actor.running is None else "z" if actor.frozen_until_ns > world.now_ns else "."
+        letters += gone if actor.running is None or actor in killed else "z" if actor.frozen_until_ns > world.now_ns else "."
     full = any(0 <= world.monotonic() - fault.at_s < LONGEST_FULL_S * fault.amount for fault in run.faults if fault.kind == "disk_full")
     return letters + ("d" if run.network._down_until_ns > world.now_ns else ".") + ("f" if full else ".")
 

@@ -106,9 +106,9 @@ window.addEventListener("hashchange", route);
 
 document.querySelector("header").append(notices.element, themeButton());
 takeToken();
-if (place().run) route();  // what the address names is requested at once
+if (location.hash) route();  // what the address names is requested at once
 await guarded(askRuns);
-route();
+if (!view) route();
 for (;;) {
   await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   if (!document.hidden || notices.wanted) await guarded(askRuns);

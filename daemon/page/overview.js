@@ -59,7 +59,7 @@ export class Overview {
   }
 
   #draw() {
-    const name = { name: "Run", key: (run) => run.name, cell: (run) => h("td", {}, h("label", { class: "pointer" },
+    const name = { name: "Run", key: (run) => run.name, cell: (run) => h("td", {}, h("label", {},
       h("input", { type: "checkbox", value: run.name, checked: this.#chosen.includes(run.name), "aria-label": `Compare ${run.name}` })),
     h("a", { href: `#/run/${encodeURIComponent(run.name)}` }, run.name)) };
     this.grid.draw([name, ...COLUMNS, ...settingColumns(this.#runs)], this.#runs);

@@ -18,7 +18,7 @@ from azq.ledger.types import RunState
 pytestmark = pytest.mark.slow
 pytest.importorskip("axe_playwright_python", reason="axe-core comes with `make .venv/.extras`")
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
-RULES = "axe.run({ resultTypes: ['violations'] }).then(({ violations }) => violations)"
+RULES = "axe.run({ resultTypes: ['violations'], rules: { 'target-size': { enabled: true } } }).then(({ violations }) => violations)"
 
 
 def look(seen: Any, state: str, there: str = "main") -> None:
@@ -92,3 +92,10 @@ def test_pages_of_shipped_networks(browser: Any, tmp_path: Path) -> None:
         look(seen, "without its server", ":text('The list of games is out of reach. Trying again…')")
         seen.page.unroute("**/games.json")
         seen.page.locator(".preview .scene > *").first.wait_for()
+        seen.page.get_by_role("link", name="pull a plug").click()
+        for plug, state in enumerate(("dead", "hangs", "away", "full")):
+            seen.page.locator("#plugs button").nth(plug).click()
+            seen.page.locator(f"#processes .{state}").wait_for()
+            seen.page.get_by_role("button", name="Pause").click()
+            look(seen, state)
+            seen.page.get_by_role("button", name="Go on").click()

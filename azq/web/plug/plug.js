@@ -24,7 +24,7 @@ function pull(plug, title) {
 function draw() {
   const [states, begun, open, way, disk, abandoned, lost, twice] = pulled ? courses[`${pulled} ${from}`][second - from] : courses[""][second];
   show(part("processes"), names.map((name, place) => h("li", { class: STATES[states[place]] }, h("b", {}, name), STATES[states[place]])));
-  show(part("sum"), h("b", {}, begun), ` games begun = ${open} in play + ${way} on their way + ${abandoned} given up + `, h("b", {}, disk), ` on disk. Lost: ${lost}. Twice: ${twice}.`);
+  show(part("sum"), h("b", {}, begun), " games begun = ", h("span", { class: "open" }, `${open} in play`), " + ", h("span", { class: "way" }, `${way} on their way`), ` + ${abandoned} given up + `, h("span", { class: "disk" }, h("b", {}, disk), " on disk"), `. Lost: ${lost}. Twice: ${twice}.`);
   [disk, way, open].forEach((games, place) => { part("bar").children[place].style.flexGrow = games; });
 }
 
