@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from azq.clock import now_ms
 from azq.config import Config
 from azq.config.loading import to_toml
 from azq.console.samples import figures_of, read
-from azq.console.svg import line_chart
+from azq.console.svg import LOOK, line_chart
 from azq.console.table import stage_text
 from azq.errors import AzqError, ConfigError, StateConflict
 from azq.files import write_output
@@ -46,10 +45,10 @@ FAULTS = ("run.failed", "run.restored", "job.failed", "job.requeued", "game.set_
 EXAMPLES = 5  # of a kind of fault
 MATCHES = 40
 GAMES = 5_000  # the newest, of which the log is read
-LOOK = files("azq") / "web" / "look.css"  # of all pages
 STYLE = """main{max-width:980px}h1+p{font-size:16px}h2{margin-top:18px}pre{overflow-x:auto}main svg{width:100%}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(360px,100%),1fr));gap:8px}.end{text-anchor:end}
-td:last-child{white-space:normal;overflow-wrap:anywhere}text{font-size:11px;fill:var(--muted)}.title{font-weight:600;fill:var(--ink)}"""
+td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:20ch}text{font-size:11px;fill:var(--colour,var(--muted));stroke:none}.title{font-weight:600;fill:var(--ink)}
+g{fill:var(--colour);stroke:var(--colour)}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ def _timeline(course: Course, events: Sequence[RunEvent]) -> ReportSection:
     rows: list[tuple[str, str, str]] = [(stage.name, _time(stage.began_ms), stage_text(stage)) for stage in stages]
     rows += [(event.kind, _time(event.at_ms), event.about.get("reason", "")) for event in events if event.kind.startswith("run.")]
     note = "To the first finished game, to the first step of training, to the run's end, to its last evaluation; pauses do not count."
-    return ReportSection("Timeline", ("stage or change", "began", ""), rows, note=note)
+    return ReportSection("Timeline", ("stage or change", "began", "lasted"), rows, note=note)
 
 
 def _charts(course: Course) -> Iterator[str]:
@@ -250,15 +249,16 @@ def as_html(title: str, sections: Sequence[ReportSection]) -> str:
         parts.append(_html_table(section) if section.rows else "")
         parts.append(f"<pre>{escape(section.text)}</pre>" if section.text else "")
     view = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    head = f"{view}<title>{escape(title)}</title><style>{LOOK.read_text('utf-8')}{STYLE}</style>"
+    head = f"{view}<title>{escape(title)}</title><style>{LOOK}{STYLE}</style>"
     body = "\n".join(filter(None, parts))
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>\n{body}\n</main></body></html>\n'
 
 
 def _html_table(section: ReportSection) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in section.head)
+    names = "".join(f"<th>{escape(name)}</th>" for name in section.head)
+    head = f"<thead><tr>{names}</tr></thead>" if any(section.head) else ""
     rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in section.rows)
-    return f'<div class="scroll"><table><tr>{head}</tr>' + "".join(f"<tr>{row}</tr>" for row in rows) + "</table></div>"
+    return f'<div class="scroll"><table>{head}' + "".join(f"<tr>{row}</tr>" for row in rows) + "</table></div>"
 
 
 def as_markdown(title: str, sections: Sequence[ReportSection]) -> str:

@@ -21,7 +21,7 @@ from azq import games
 from azq.config import load
 from azq.console import report as reporting
 from azq.console.report import as_html, as_markdown, read_events, recorded_games, report, sections_of
-from azq.console.svg import line_chart
+from azq.console.svg import COLOURS, line_chart
 from azq.errors import ConfigError, StateConflict, StoreError
 from azq.ledger.types import RunState
 from azq.samples.played import read_games
@@ -139,9 +139,20 @@ def test_a_run_at_work_and_files_of_no_kind_are_refused(planted: MemoryLedger, t
     assert report(load(), "first", tmp_path / "first.html").read_text("utf-8").startswith("<!doctype html>")
 
 
-def test_a_chart_of_one_point_or_none_is_well_formed() -> None:
-    for curve in ([], [CurvePoint(0.0, 1.0, 0.5, 1.5, 1)]):
-        ElementTree.fromstring(line_chart("a & b", {"one": curve, "two": curve}, "minutes", str))
+@pytest.mark.parametrize(
+    ("points", "levels"),
+    [
+        ([], ["0.0", "0.5", "1.0"]),
+        ([CurvePoint(0.0, 0.0)], ["0.0", "0.5", "1.0"]),
+        ([CurvePoint(0.0, 1.0, 0.4, 1.6, 1)], ["0.0", "0.5", "1.0", "1.5", "2.0"]),
+        ([CurvePoint(0.0, 0.9), CurvePoint(1.0, 0.35, 0.3, 1.0)], ["0.25", "0.5", "0.75", "1.0"]),
+    ],
+)
+def test_a_chart_has_round_levels_and_the_colours_of_pages(points: list[CurvePoint], levels: list[str]) -> None:
+    chart = line_chart("a & b", {"one": points, "two": points}, "minutes", str)
+    ElementTree.fromstring(chart)
+    assert re.findall(r'<text x="47" .*?>(.*?)<', chart) == levels
+    assert [COLOURS[number] == colour for number, colour in re.findall(r'<g class="(c\d)" fill="(.*?)"', chart)] == [True, True]
 
 
 def test_recorded_games_have_a_column_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
