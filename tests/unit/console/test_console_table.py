@@ -71,6 +71,13 @@ def test_time_left_and_cost_are_shown_where_they_are_known() -> None:
     assert "eta=" not in table.line(dataclasses.replace(known, eta_s=None))
 
 
+def test_a_figure_stays_on_its_line_in_eighty_columns() -> None:
+    busy = dataclasses.replace(status(), jobs_leased=24, jobs_queued=120, selfplay_stalled=True)
+    lines = drawn(table.panel(busy), 80).splitlines()
+    assert "24 + 120 queued" in next(line for line in lines if " jobs " in line)
+    assert "self-play paused" in next(line for line in lines if " balance " in line)
+
+
 def test_without_a_terminal_lines_come_seldom() -> None:
     output = io.StringIO()
     with table.Screen("first", as_json=False, output=output, dashboard="http://here") as screen:
