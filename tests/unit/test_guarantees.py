@@ -37,7 +37,7 @@ def test_a_promise_names_checks_that_exist(row: list[str]) -> None:
 
 
 def test_a_check_that_does_not_exist_is_noticed() -> None:
-    assert missing("drill `no-such-drill`; `tests/unit/test_guarantees.py::test_no_such`, `test_neither` in the same file") == [
+    assert missing("drill `no-such-drill`; `tests/unit/test_guarantees.py::test_no_such`, `test_neither`") == [
         "no-such-drill",
         "tests/unit/test_guarantees.py::test_no_such",
         "test_neither",
