@@ -48,7 +48,8 @@ def _sgf(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
 def _sgf_game(run: str, game: Game, cells: Coordinates, event: SampleEvent) -> str:
     name = _named(run, event)
     head = f"FF[4]CA[UTF-8]AP[azq:{__version__}]GM[{sgf.NUMBERS[game.name]}]SZ[{cells.size}]"
-    about = f"PB[{name}]PW[{name}]GN[{run} {event.record.uid}]DT[{_day(event):%Y-%m-%d}]RE[{_winner(event, 'B+', 'W+', '0')}]"
+    day = datetime.fromtimestamp(event.finished_ms / 1000, UTC)
+    about = f"PB[{name}]PW[{name}]GN[{run} {event.record.uid}]DT[{day:%Y-%m-%d}]RE[{_winner(event, 'B+', 'W+', '0')}]"
     moves = "".join(f";{'BW'[state.current_player()]}[{_point(game, cells, action)}]" for state, action in _states(game, event))
     return f"(;{head}{about}{moves})\n"
 
@@ -78,10 +79,6 @@ def _states(game: Game, event: SampleEvent) -> Iterator[tuple[State, int]]:
 def _named(run: str, event: SampleEvent) -> str:
     """Who played: the run, with the newest version that searched in the game."""
     return f"azq {run} {max(np.frombuffer(event.record.weight_versions, '<u4'), default=0)}"
-
-
-def _day(event: SampleEvent) -> datetime:
-    return datetime.fromtimestamp(event.finished_ms / 1000, UTC)
 
 
 def _winner(event: SampleEvent, first: str, second: str, draw: str) -> str:

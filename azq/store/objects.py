@@ -95,7 +95,8 @@ class RemotePrefix(ObjectPrefix):
         try:
             self._files, self._folder = fsspec.core.url_to_fs(base, **_bounded(self._scheme), **options)
         except ImportError as error:
-            raise MissingExtra(f"store.url {base} needs another package: {error}; install it{_extra(self._scheme)}") from None
+            extra = ": pip install 'azq[s3]'" if self._scheme in ("s3", "s3a") else ""
+            raise MissingExtra(f"store.url {base} needs another package: {error}; install it{extra}") from None
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError(f"store.url {base} cannot be opened: {self._reason(error)}; mend store.url or store.options") from None
 
@@ -179,10 +180,6 @@ def _bounded(scheme: str) -> dict[str, Any]:
         return {}
     patience = {"connect_timeout": min(5.0, TIMEOUT_S), "read_timeout": TIMEOUT_S, "retries": {"max_attempts": 1}}
     return {"config_kwargs": patience}
-
-
-def _extra(scheme: str) -> str:
-    return ": pip install 'azq[s3]'" if scheme in ("s3", "s3a") else ""
 
 
 def _remedy(scheme: str, error: Exception) -> str:

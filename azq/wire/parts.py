@@ -7,7 +7,7 @@ twice all the same counts once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -59,27 +59,19 @@ def together(parts: Sequence[MatchResult]) -> MatchResult:
         **sums,
         **means,
         seats=max(part.seats for part in parts),
-        points_se=_error(played, "points", means["points"]),
-        second_points_se=_error(played, "second_points", means["second_points"]),
-        gap_se=_gap_error(played, means["points"] - means["second_points"]),
+        points_se=_error(played, lambda part: (part.points, part.points_se), means["points"]),
+        second_points_se=_error(played, lambda part: (part.second_points, part.second_points_se), means["second_points"]),
+        gap_se=_error(played, lambda part: (part.points - part.second_points, part.gap_se), means["points"] - means["second_points"]),
         error=next((part.error for part in parts if part.error), ""),
         worker="",
     )
 
 
-def _error(played: Sequence[MatchResult], name: str, mean: float) -> float:
-    """The standard error of the mean of points over all groups of games, from each part's own; 0 where there is but one group."""
-    return _pooled([(part.games // part.seats, getattr(part, name), getattr(part, f"{name}_se")) for part in played], mean)
-
-
-def _gap_error(played: Sequence[MatchResult], mean: float) -> float:
-    return _pooled([(part.games // part.seats, part.points - part.second_points, part.gap_se) for part in played], mean)
-
-
-def _pooled(groups_of: Sequence[tuple[int, float, float]], mean: float) -> float:
-    """Of (groups, their mean, its standard error) each."""
+def _error(played: Sequence[MatchResult], of: Callable[[MatchResult], tuple[float, float]], mean: float) -> float:
+    """The standard error of a mean over all groups of games, from each part's own mean and error; 0 where there is but one group."""
     squares, groups = 0.0, 0
-    for count, part_mean, error in groups_of:
+    for part in played:
+        count, (part_mean, error) = part.games // part.seats, of(part)
         squares += error**2 * count * (count - 1) + count * (part_mean - mean) ** 2
         groups += count
     return math.sqrt(squares / (groups - 1) / groups) if groups > 1 else 0.0

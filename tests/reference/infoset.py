@@ -11,10 +11,10 @@ from azq._core import Game, State
 from reference import gumbel, puct
 from reference.config import Settings
 from reference.decision import Decision
-from reference.float32 import F, clamp, exp, lane_sum
+from reference.float32 import F, clamp
 from reference.rng import Purpose, Rng
-from reference.search import Evaluate
-from reference.tree import HIGHEST, LOWEST, MIN_PRIOR, ZERO, Edge
+from reference.search import Evaluate, plan_of, select_edge, set_priors
+from reference.tree import HIGHEST, LOWEST, ZERO, Edge
 
 
 @dataclass
@@ -76,14 +76,10 @@ class ReferenceInfosetGame:
     def search(self) -> InfosetPly:
         """Spends the budget of this ply."""
         self._simulations = 0
-        self._plan: gumbel.Plan | None = None
         self._nodes: dict[object, InfosetNode] = {}
         self._root = _create(self.state)
         self._evaluate_root()
-        if self.settings.algorithm == "gumbel":
-            self._plan = gumbel.prepare(self._root, self.settings, self._rng(Purpose.GUMBEL))
-        else:
-            puct.add_noise(self._root, self.settings, self._rng(Purpose.DIRICHLET))
+        self._plan = plan_of(self._root, self.settings, self._rng)
         while not self._spent():
             if self.game.is_hidden():
                 self._simulate()
@@ -149,13 +145,6 @@ class ReferenceInfosetGame:
     def _spent(self) -> bool:
         return len(self._root.edges) == 1 or self._simulations + self._root.in_flight >= self.settings.num_simulations
 
-    def _select_edge(self, node: InfosetNode) -> Edge:
-        if self._plan is None:
-            return puct.select(node, self.settings, at_root=node is self._root)
-        if node is self._root:
-            return gumbel.select_root(node, self.settings, self._plan, self._simulations + node.in_flight)
-        return gumbel.select(node, self.settings)
-
     def _walk(self, node: InfosetNode, simulation: Simulation) -> InfosetNode | None:
         """On from a node to one that is to be evaluated, or that is being; None where the game ended, which was backed up."""
         while True:
@@ -186,7 +175,7 @@ class ReferenceInfosetGame:
             target = simulation.chance.uniform()
             if node.visits == 1:
                 return _draw_prior(node, target)
-        return self._select_edge(node)
+        return select_edge(node, self._root, self.settings, self._plan, self._simulations)
 
     def _begin(self, simulation: Simulation, edge: Edge) -> None:
         visit = edge.visits + edge.in_flight
@@ -278,13 +267,7 @@ def _create(state: State) -> InfosetNode:
 
 
 def _expand(node: InfosetNode, logits: NDArray[np.float16], value: F) -> None:
-    for edge in node.edges:
-        edge.logit = clamp(F(logits[edge.action]), F(-65504.0), F(65504.0))
-    largest = max(edge.logit for edge in node.edges)
-    weights = [exp(edge.logit - largest) for edge in node.edges]
-    total = lane_sum(weights)
-    for edge, weight in zip(node.edges, weights, strict=True):
-        edge.prior = max(weight / total, MIN_PRIOR)
+    set_priors(node, logits)
     node.raw_value = node.mean = value
     node.visits = 1
 

@@ -14,7 +14,7 @@ from reference.config import Settings
 from reference.decision import Decision
 from reference.float32 import F, clamp, exp, lane_sum
 from reference.rng import Purpose, Rng
-from reference.tree import MIN_PRIOR, Edge, Node, keep
+from reference.tree import MIN_PRIOR, Chooser, Edge, Node, keep
 
 Evaluate = Callable[[NDArray[np.uint8]], tuple[NDArray[np.float16], NDArray[np.float16]]]
 
@@ -29,6 +29,34 @@ class Ply:
     q_values: NDArray[np.float32]
     simulations: int
     num_nodes: int
+
+
+def plan_of(root: Chooser, settings: Settings, rng: Callable[[Purpose], Rng]) -> gumbel.Plan | None:
+    """What is drawn before the simulations: Gumbel's plan, or Dirichlet noise in the priors."""
+    if settings.algorithm == "gumbel":
+        return gumbel.prepare(root, settings, rng(Purpose.GUMBEL))
+    puct.add_noise(root, settings, rng(Purpose.DIRICHLET))
+    return None
+
+
+def select_edge(node: Chooser, root: Chooser, settings: Settings, plan: gumbel.Plan | None, simulations: int) -> Edge:
+    """Where a simulation goes on from a node, after so many."""
+    if plan is None:
+        return puct.select(node, settings, at_root=node is root)
+    if node is root:
+        return gumbel.select_root(node, settings, plan, simulations + node.in_flight)
+    return gumbel.select(node, settings)
+
+
+def set_priors(node: Chooser, logits: NDArray[np.float16]) -> None:
+    """Softmax over the legal actions, in lanes."""
+    for edge in node.edges:
+        edge.logit = clamp(F(logits[edge.action]), F(-65504.0), F(65504.0))
+    largest = max(edge.logit for edge in node.edges)
+    weights = [exp(edge.logit - largest) for edge in node.edges]
+    total = lane_sum(weights)
+    for edge, weight in zip(node.edges, weights, strict=True):
+        edge.prior = max(weight / total, MIN_PRIOR)
 
 
 class ReferenceGame:
@@ -49,10 +77,9 @@ class ReferenceGame:
     def search(self) -> Ply:
         """Spends the budget of this ply."""
         self._simulations = 0
-        self._plan = None
         if not self.root.expanded:
             self._apply([self.root])
-        self._prepare_root()
+        self._plan = plan_of(self.root, self.settings, self._rng)
         self._win_at_root()
         self._ask_early()
         while True:
@@ -86,12 +113,6 @@ class ReferenceGame:
     def _create(self, state: State, parent: Node | None, edge: Edge | None) -> Node:
         self._created += 1
         return Node(state, parent, edge, self._created)
-
-    def _prepare_root(self) -> None:
-        if self.settings.algorithm == "gumbel":
-            self._plan = gumbel.prepare(self.root, self.settings, self._rng(Purpose.GUMBEL))
-        else:
-            puct.add_noise(self.root, self.settings, self._rng(Purpose.DIRICHLET))
 
     def _spent(self) -> bool:
         return self.root.solved() or self._left() <= 0
@@ -156,18 +177,11 @@ class ReferenceGame:
             self._add_in_flight(node, 1)
         return leaves
 
-    def _select_edge(self, node: Node) -> Edge:
-        if self._plan is None:
-            return puct.select(node, self.settings, at_root=node is self.root)
-        if node is self.root:
-            return gumbel.select_root(node, self.settings, self._plan, self._simulations + node.in_flight)
-        return gumbel.select(node, self.settings)
-
     def _select(self) -> tuple[Node | None, bool]:
         """A new leaf; or None where the simulation ended in an exact value; and whether it met a leaf in flight."""
         node = self.root
         while True:
-            edge = self._select_edge(node)
+            edge = select_edge(node, self.root, self.settings, self._plan, self._simulations)
             child, created = edge.child, False
             if child is None:
                 state = node.state.clone()
@@ -209,13 +223,7 @@ class ReferenceGame:
             self._back_up(leaf, leaf.raw_value, proven=False)
 
     def _expand(self, node: Node, logits: NDArray[np.float16], value: F) -> None:
-        for edge in node.edges:
-            edge.logit = clamp(F(logits[edge.action]), F(-65504.0), F(65504.0))
-        largest = max(edge.logit for edge in node.edges)
-        weights = [exp(edge.logit - largest) for edge in node.edges]
-        total = lane_sum(weights)
-        for edge, weight in zip(node.edges, weights, strict=True):
-            edge.prior = max(weight / total, MIN_PRIOR)
+        set_priors(node, logits)
         node.raw_value = node.sign * value
         node.expanded = True
 

@@ -14,16 +14,11 @@ from azq.wire.messages import Job, RunRecord
 def test_a_run_is_created_once_and_listed(world):
     with pytest.raises(StateConflict, match="run r exists already"):
         world.ledger.create_run(record("r"))
+    with pytest.raises(ConfigError, match="run name"):
+        world.ledger.create_run(record("a}b"))
     world.ledger.create_run(record("another"))
     assert [view.record.run for view in world.ledger.runs()] == ["another", "r"]
     assert world.ledger.run("r").record == record("r")
-
-
-@pytest.mark.parametrize("name", ["", "Upper", "a:b", "a}b", "../up", "x" * 65, "a\n"])
-def test_a_run_name_that_could_not_be_a_key_is_refused(world, name):
-    with pytest.raises(ConfigError, match="run name"):
-        world.ledger.create_run(record(name))
-    assert [view.record.run for view in world.ledger.runs()] == ["r"]
 
 
 def test_an_unknown_run_is_named_with_those_there_are(world):

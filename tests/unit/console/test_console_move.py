@@ -45,6 +45,20 @@ def test_each_line_gets_its_move_in_order(player: move.Agent) -> None:
     assert len(found[2]["visit_counts"]) == 9
 
 
+def test_a_notation_is_answered_as_its_actions_are(player: move.Agent) -> None:
+    state = GAME.new_initial_state()
+    for action in (0, 4, 1):
+        state.apply_action(action)
+    lines = [
+        {"actions": [0, 4, 1]},
+        {"position": state.notation()},
+        {"position": GAME.new_initial_state().notation(), "actions": [0, 4, 1]},
+    ]
+    found = answers("".join(json.dumps(line) + "\n" for line in lines))
+    assert [answer["action"] for answer in found] == [2, 2, 2]
+    assert found[0]["action_text"] == state.action_to_string(2)
+
+
 def test_a_byte_order_mark_is_read_over(player: move.Agent) -> None:
     assert [answer["action"] for answer in answers('\ufeff{"actions": [0, 4, 1]}\n')] == [2]
 
@@ -61,6 +75,9 @@ def test_a_byte_order_mark_is_read_over(player: move.Agent) -> None:
         ('{"actions": [99]}', "99"),
         ('{"actions": [0, 3, 1, 4, 2]}', "over"),
         ('{"actions": [0, 3, 1, 4, 2, 5]}', "over"),
+        ('{"position": "x"}', "no position"),
+        ('{"position": 3}', "form"),
+        ('{"position": null}', "form"),
     ],
 )
 def test_a_wrong_line_is_named_and_those_before_it_answered(player: move.Agent, line: str, named: str) -> None:

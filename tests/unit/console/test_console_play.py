@@ -1,9 +1,7 @@
-"""`azq grade`, `azq match`, and what `azq move` says of notations, dice and outcomes."""
+"""`azq grade`, `azq match`, and what `azq move` says of dice and outcomes."""
 
 from __future__ import annotations
 
-import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,9 @@ import pytest
 
 from azq import games, pretrained
 from azq.arena import analyse
-from azq.config import SearchConfig, load, parse_run
-from azq.console import move, play
-from azq.errors import ConfigError, NotFound, WireError
+from azq.config import load, parse_run
+from azq.console import play
+from azq.errors import ConfigError, NotFound
 from azq.host.rundir import RunDir
 from azq.notation.units import unit
 from azq.search.evaluator import UniformEvaluator
@@ -25,42 +23,6 @@ GAME = games.load("tic_tac_toe")
 
 def request(game: str, **more: Any) -> play.Seating:
     return play.Seating(game, None, "latest", 16, slots=16, **more)
-
-
-@pytest.fixture
-def player(monkeypatch: pytest.MonkeyPatch) -> move.Agent:
-    made = move.Agent(GAME, UniformEvaluator(9), 3, SearchConfig(), 200)
-    monkeypatch.setattr(move, "open_player", lambda *_, **__: made)
-    return made
-
-
-def answers(text: str) -> list[dict[str, Any]]:
-    sink = io.StringIO()
-    move.move(load(), "tic_tac_toe", None, "latest", 400, io.StringIO(text), sink)
-    return [json.loads(line) for line in sink.getvalue().splitlines()]
-
-
-def test_a_notation_is_answered_as_its_actions_are(player: move.Agent) -> None:
-    state = GAME.new_initial_state()
-    for action in (0, 4, 1):
-        state.apply_action(action)
-    lines = [
-        {"actions": [0, 4, 1]},
-        {"position": state.notation()},
-        {"position": GAME.new_initial_state().notation(), "actions": [0, 4, 1]},
-    ]
-    found = answers("".join(json.dumps(line) + "\n" for line in lines))
-    assert [answer["action"] for answer in found] == [2, 2, 2]
-    assert found[0]["action_text"] == state.action_to_string(2)
-
-
-@pytest.mark.parametrize(
-    ("line", "named"), [('{"position": "x"}', "no position"), ('{"position": 3}', "form"), ('{"position": null}', "form")]
-)
-def test_a_notation_that_is_none_is_named(player: move.Agent, line: str, named: str) -> None:
-    with pytest.raises(WireError, match=named) as caught:
-        answers(line + "\n")
-    assert "line 1" in str(caught.value)
 
 
 def test_a_named_run_names_its_game(tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def test_what_holds_no_secret_needs_no_token() -> None:
     client = scoped()
     for path in ("/", "/favicon.ico", "/docs", "/page/anything", "/healthz", "/readyz"):
         assert client.get(path).status_code not in (401, 403)
-    assert client.get("/openapi.json").status_code == 401
+    refused = client.get("/openapi.json")
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
 
 # --- settings -------------------------------------------------------------------------------------------------------

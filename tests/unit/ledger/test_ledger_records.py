@@ -55,7 +55,7 @@ def test_a_run_name_is_itself(name: str) -> None:
     assert check_run_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["a" * 65, "", "A", "Upper", "a:b", "../up", "with space"])
+@pytest.mark.parametrize("name", ["a" * 65, "", "A", "Upper", "a:b", "a}b", "a\n", "../up", "with space"])
 def test_what_is_no_run_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="choose another"):
         check_run_name(name)
