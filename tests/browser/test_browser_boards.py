@@ -89,6 +89,17 @@ def test_no_network_is_fetched_without_its_digest(url: str, browser: Any) -> Non
         assert [address for address in seen.asked if "/site/" in address] == [f"{url}/site/hex.json"]
 
 
+@pytest.mark.parametrize("width", [390, 1350])
+def test_a_board_stays_where_it_first_stands(url: str, browser: Any, width: int) -> None:
+    shifts = """globalThis.shifted = 0;
+    new PerformanceObserver((list) => { for (const { value } of list.getEntries()) globalThis.shifted += value; })
+        .observe({ type: "layout-shift", buffered: true });"""
+    with visiting(browser, url) as visit:
+        seen = visit("play/hex/", shifts, viewport={"width": width, "height": 823})
+        seen.page.locator(".play:not(.waiting) .scene > *").wait_for()
+        assert seen.page.evaluate("new Promise((resolve) => requestAnimationFrame(() => resolve(globalThis.shifted)))") < 0.05
+
+
 def dragged(page: Any, start: Any, end: Any) -> None:
     """Drags with the mouse from the middle of an element to that of another."""
     (x, y), (u, v) = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in (start.bounding_box(), end.bounding_box())]
