@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from board_site import board_site, moves_of
-from browsing import visiting
+from browsing import SHIFTS, visiting
 from PIL import Image
 
 from azq import pretrained
@@ -91,13 +91,10 @@ def test_no_network_is_fetched_without_its_digest(url: str, browser: Any) -> Non
 
 @pytest.mark.parametrize("width", [390, 1350])
 def test_a_board_stays_where_it_first_stands(url: str, browser: Any, width: int) -> None:
-    shifts = """globalThis.shifted = 0;
-    new PerformanceObserver((list) => { for (const { value } of list.getEntries()) globalThis.shifted += value; })
-        .observe({ type: "layout-shift", buffered: true });"""
     with visiting(browser, url) as visit:
-        seen = visit("play/hex/", shifts, viewport={"width": width, "height": 823})
+        seen = visit("play/hex/", SHIFTS, viewport={"width": width, "height": 823})
         seen.page.locator(".play:not(.waiting) .scene > *").wait_for()
-        assert seen.page.evaluate("new Promise((resolve) => requestAnimationFrame(() => resolve(globalThis.shifted)))") < 0.05
+        assert seen.shifted() < 0.05
 
 
 def dragged(page: Any, start: Any, end: Any) -> None:

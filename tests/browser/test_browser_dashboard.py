@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Visit, visiting
+from browsing import SHIFTS, Visit, visiting
 from page_site import RUN, Site
 from run_courses import plant_run
 from waiting import until
@@ -40,6 +40,13 @@ def unfold(visit: Visit) -> None:
 
 def tile(visit: Visit, name: str) -> str:
     return visit.text(f'[data-tile="{name}"] b')
+
+
+@pytest.mark.parametrize("width", [390, 1350])
+def test_a_run_leaves_room_for_what_comes_with_its_status(visit: Any, width: int) -> None:
+    seen = visit("", SHIFTS, viewport={"width": width, "height": 823})
+    seen.page.locator("#result .tile").first.wait_for()
+    assert seen.shifted() < 0.1
 
 
 def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit: Any, site: Site) -> None:

@@ -24,6 +24,9 @@ ARGUMENTS = (
     "--disable-sync",
     "--host-resolver-rules=MAP volunteers.test 127.0.0.1",  # a name that is not this machine's
 )
+SHIFTS = """globalThis.shifted = 0;
+new PerformanceObserver((list) => { for (const { value } of list.getEntries()) globalThis.shifted += value; })
+    .observe({ type: "layout-shift", buffered: true });"""
 
 
 @contextlib.contextmanager
@@ -57,6 +60,10 @@ class Visit:
     def text(self, selector: str) -> str:
         """The text of the one element, once it is there."""
         return str(self.page.locator(selector).inner_text())
+
+    def shifted(self) -> float:
+        """How far content moved while the page loaded; `script` was `SHIFTS`."""
+        return float(self.page.evaluate("new Promise((resolve) => requestAnimationFrame(() => resolve(globalThis.shifted)))"))
 
 
 @contextlib.contextmanager
