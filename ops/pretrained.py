@@ -31,7 +31,7 @@ from azq.arena.player import Ground, Player
 from azq.arena.players import NetworkPlayer
 from azq.bus.redis import RedisBus
 from azq.config import Config, InferenceConfig, RunSections, dump_run, load
-from azq.config.loading import to_toml
+from azq.config.loading import flat, to_toml, toml_value
 from azq.console.demo import levels_of, sections_of
 from azq.console.grading import SolveRequest, grade_player, solve
 from azq.console.move import newest_weights
@@ -109,6 +109,7 @@ def _priors(evaluation: Evaluation) -> np.ndarray[Any, np.dtype[np.float32]]:
 def training(course: Course, sections: RunSections, made: str) -> pretrained.TrainedBy:
     """What the run's own records say."""
     reached, newest = course.reached, max(course.weights, key=lambda event: event.version)
+    usual = dict(flat(dump_run(load(base=preset(sections.run.game)).run_sections())))
     return pretrained.TrainedBy(
         run=course.view.record.run,
         commit=made,
@@ -118,26 +119,13 @@ def training(course: Course, sections: RunSections, made: str) -> pretrained.Tra
         games=course.counts.finished,
         samples=max((point.samples for point in course.points), default=0),
         steps=newest.step,
-        settings=list(changes(dump_run(sections), dump_run(load(base=preset(sections.run.game)).run_sections()))),
+        settings=[f"{name}={toml_value(value)}" for name, value in flat(dump_run(sections)) if value != usual.get(name)],
     )
 
 
 def machine() -> str:
     """Cores and the CPU's name; runs are trained where their cards are made."""
     return f"{detect().cores} cores of {processor()}"
-
-
-def changes(found: Mapping[str, Any], usual: Mapping[str, Any], under: str = "") -> Iterator[str]:
-    """Each setting that differs, as `--set` takes it. Pure."""
-    for name, value in found.items():
-        if isinstance(value, Mapping):
-            yield from changes(value, usual.get(name, {}), f"{under}{name}.")
-        elif value != usual.get(name):
-            yield f"{under}{name}={_written(value)}"
-
-
-def _written(value: Any) -> str:
-    return to_toml({"_": value}).removeprefix("_ = ").strip()
 
 
 def matches(config: Config, game: str, opponents: Sequence[str], count: int, plies: int) -> Iterator[pretrained.MeasuredMatch]:

@@ -172,6 +172,15 @@ def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested values by their dotted names."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
 def to_toml(values: Mapping[str, Any]) -> str:
     """TOML of plain nested values; tables in lists are written inline."""
     tables: list[str] = []

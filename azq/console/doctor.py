@@ -22,7 +22,7 @@ from azq.config import Config, RunSections
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.console.profile import RoleProfile, as_text, concerns, looks, profile_of
 from azq.console.show import ASK_TIMEOUT_S, only_run
-from azq.errors import AzqError, BrokerAbsent, ConfigError, NotFound
+from azq.errors import AzqError, BrokerAbsent, ConfigError
 from azq.findings import Change, Finding
 from azq.host import brokers
 from azq.host.devices import Machine, Wishes, detect, plan, vanished
@@ -362,12 +362,9 @@ def examine_speed(config: Config, named: str | None, seconds: float) -> SpeedRep
         sections = sections_of(ledger.run(run).record)
         seen = looks(lambda: (read_workers(watch.bus), watch.summary(run)), seconds)
     beats, statuses = zip(*seen, strict=True)
-    result = profile_of(beats, run)
-    if not result:
-        raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
     hosts = {beat.host for sample in beats for beat in sample if concerns(beat, run)}
     facts = SpeedFacts(
-        result,
+        profile_of(beats, run),
         sum(status.selfplay_stalled for status in statuses) / len(statuses),
         sum(status.learner_waiting for status in statuses) / len(statuses),
         statuses[-1],

@@ -24,12 +24,9 @@ T = TypeVar("T")
 
 
 def profile_run(config: Config, run: str, seconds: float) -> tuple[RoleProfile, ...]:
-    """Where the time of a running fleet goes, over `seconds`. Raises `NotFound` where no process of the run says."""
+    """Where the time of a running fleet goes, over `seconds`. Raises as `profile_of`."""
     with contextlib.closing(RedisBus(brokers.open_control(config)[1])) as bus:
-        result = profile_of(looks(partial(read_workers, bus), seconds), run)
-    if not result:
-        raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
-    return result
+        return profile_of(looks(partial(read_workers, bus), seconds), run)
 
 
 def looks(sample: Callable[[], T], seconds: float, wait: Callable[[float], object] = time.sleep) -> list[T]:
@@ -71,12 +68,17 @@ def concerns(beat: Heartbeat, run: str) -> bool:
 
 
 def profile_of(looks: Sequence[Look], run: str) -> tuple[RoleProfile, ...]:
-    """The roles that said anything of the run; figures are means over looks, a heartbeat that was seen before counts once."""
+    """The roles that said anything of the run; figures are means over looks, a heartbeat that was seen before counts once.
+
+    Raises `NotFound` where no process says anything of it.
+    """
     figures: dict[str, dict[str, dict[int, dict[str, float]]]] = {role: {} for role in OF_ROLE}
     for sample in looks:
         for beat in sample:
             if concerns(beat, run):
                 figures[beat.role].setdefault(beat.worker, {})[beat.sent_ms] = of_heartbeat(beat.rates)
+    if not any(figures.values()):
+        raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
     return tuple(_role(role, [_mean(list(beats.values())) for beats in workers.values()]) for role, workers in figures.items() if workers)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from azq.config.loading import flat
 from azq.errors import InvalidRequest, NotFound
 from azq.ledger.types import RunState
 from azq.ratings.positions import PositionMark
@@ -83,7 +84,7 @@ def checked(names: Sequence[str]) -> Sequence[str]:
 
 def compare(courses: Sequence[Course], by: str) -> RunComparison:
     """The runs beside each other. Raises `InvalidRequest` for runs of different games, `NotFound` for one without records."""
-    settings = [_settings(course) for course in courses]
+    settings = [dict(flat(json.loads(course.view.record.sections))) for course in courses]
     for course in courses:
         same_game(courses[0].view.record, course.view.record)
     game = settings[0].get("run.game", "")
@@ -149,19 +150,7 @@ def _pair(run: str, first: GradeResult, other: GradeResult) -> GradedPair | None
     return GradedPair(run, *graded, lost.shape[1], (shares[0], shares[1]), difference, *bounds)
 
 
-def _settings(course: Course) -> dict[str, Any]:
-    return dict(flat(json.loads(course.view.record.sections)))
-
-
 def _differing(settings: Sequence[Mapping[str, Any]]) -> list[SettingDifference]:
     names = dict.fromkeys(name for values in settings for name in values)
     rows = [SettingDifference(name, [values.get(name) for values in settings]) for name in names]
     return [row for row in rows if any(value != row.values[0] for value in row.values)]
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested settings by their dotted names."""
-    rows: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        rows += flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return rows

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from azq.config import RunSections
 from azq.config.host import HostSections
-from azq.config.loading import to_toml
+from azq.config.loading import flat, to_toml
 from azq.errors import ConfigError, MissingExtra
 from azq.parts.cluster.cost import bill
 from azq.parts.cluster.description import MachineKind, cluster_of
@@ -103,7 +103,7 @@ def read_foreign(path: Path) -> list[KeyMapping]:
         raise ConfigError(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise ConfigError(f"{path} holds no sections; is it a cluster's settings?")
-    return [map_key(key, value) for key, value in _flat(document)]
+    return [map_key(key, value) for key, value in flat(document)]
 
 
 def map_key(key: str, value: Any) -> KeyMapping:
@@ -121,14 +121,6 @@ def settings_of(mappings: Sequence[KeyMapping]) -> Settings:
     for name, value in (item for mapping in mappings for item in mapping.settings.items()):
         joined[name] = [*joined.get(name, ()), *value] if isinstance(value, list) else value
     return joined
-
-
-def _flat(part: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in part.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
 
 
 HOURS = 8.0  # that the cluster may last

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from azq.cli.app import app
 from azq.console.profile import as_text, looks, profile_of
+from azq.errors import NotFound
 from azq.status.observe import read_workers
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -53,8 +54,9 @@ def test_a_heartbeat_that_did_not_change_between_two_looks_counts_once() -> None
 
 
 def test_a_run_that_nobody_works_for_has_no_profile() -> None:
-    assert profile_of([fleet(1, 0.2)], "third") == ()
-    assert profile_of([], "first") == ()
+    for looked, run in (([fleet(1, 0.2)], "third"), ([], "first")):
+        with pytest.raises(NotFound, match=f"no live process works for run '{run}'"):
+            profile_of(looked, run)
 
 
 def test_the_table_names_every_phase() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reference.backgammon import Board, turns
+from reference.random_play import play_out, settle
 
 from azq import games
 from azq.games import State
@@ -58,12 +59,6 @@ def ends(state: State) -> dict[Board, list[int]]:
     return found
 
 
-def roll(state: State, rng: random.Random) -> None:
-    while state.is_chance_node():
-        outcomes, weights = zip(*state.chance_outcomes(), strict=True)
-        state.apply_action(rng.choices(outcomes, weights)[0])
-
-
 def fresh_turns(params: dict[str, Any], seed: int, count: int) -> list[State]:
     """Positions right after a roll, from random games."""
     rng = random.Random(seed)
@@ -71,13 +66,13 @@ def fresh_turns(params: dict[str, Any], seed: int, count: int) -> list[State]:
     found: list[State] = []
     while len(found) < count:
         state = game.new_initial_state()
-        roll(state, rng)
+        settle(state, rng)
         while not state.is_terminal() and len(found) < count:
             player = state.current_player()
             found.append(state.clone())
             while state.current_player() == player:
                 state.apply_action(rng.choice(state.legal_actions()))
-            roll(state, rng)
+            settle(state, rng)
     return found
 
 
@@ -136,11 +131,7 @@ def test_results_and_outcomes_agree_under_every_scoring() -> None:
         weights, bias = game.outcome_combination()
         rng = random.Random(8)
         for _ in range(40):
-            state = game.new_initial_state()
-            while not state.is_terminal():
-                roll(state, rng)
-                if not state.is_terminal():
-                    state.apply_action(rng.choice(state.legal_actions()))
+            state = play_out(game.new_initial_state(), rng)
             targets = game.targets(np.array(state.history(), np.uint16))
             assert not targets["truncated"]
             for player in range(2):
@@ -155,11 +146,6 @@ def test_results_and_outcomes_agree_under_every_scoring() -> None:
 
 def test_a_capped_game_is_truncated_and_worth_nothing() -> None:
     game = games.load("backgammon", max_turns=6)
-    rng = random.Random(9)
-    state = game.new_initial_state()
-    while not state.is_terminal():
-        roll(state, rng)
-        if not state.is_terminal():
-            state.apply_action(rng.choice(state.legal_actions()))
+    state = play_out(game.new_initial_state(), random.Random(9))
     assert state.returns() == [0, 0]
     assert game.targets(np.array(state.history(), np.uint16))["truncated"]

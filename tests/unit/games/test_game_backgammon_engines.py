@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.random_play import settle
 
 from azq import games
 from azq.arena.engines import gnubg
@@ -43,12 +44,6 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
 
     return install
-
-
-def settle(state: State, rng: random.Random) -> None:
-    while state.is_chance_node():
-        outcomes, weights = zip(*state.chance_outcomes(), strict=True)
-        state.apply_action(rng.choices(outcomes, weights)[0])
 
 
 def fresh(seed: int, turns: int) -> State:

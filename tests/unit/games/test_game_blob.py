@@ -10,17 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from reference.blob import CARDS, SUITS, VARIANTS, PlainRound
+from reference.random_play import settle
 
 from azq import games
 from azq.errors import ConfigError
 from azq.games import State
-
-
-def draw(state: State, rng: random.Random) -> None:
-    """Lets chance act until a player bids."""
-    while state.is_chance_node():
-        outcomes, weights = zip(*state.chance_outcomes(), strict=True)
-        state.apply_action(rng.choices(outcomes, weights)[0])
 
 
 def parts(state: State) -> tuple[dict[str, str], list[list[str]]]:
@@ -42,7 +36,7 @@ def test_every_ply_equals_the_plain_engine(params: dict[str, Any]) -> None:
     rng = random.Random(1)
     for _ in range(250):
         state = game.new_initial_state()
-        draw(state, rng)
+        settle(state, rng)
         oracle = plain(state, params)
         while not oracle.over():
             assert state.current_player() == oracle.to_move
@@ -69,7 +63,7 @@ def test_a_whole_game_has_its_rounds_trumps_and_dealers() -> None:
     state = game.new_initial_state()
     seen, totals = [], np.zeros(5)
     while not state.is_terminal():
-        draw(state, rng)
+        settle(state, rng)
         params = {"players": 5, "cards": 7}
         oracle = plain(state, params)
         head, _ = parts(state)
@@ -91,7 +85,7 @@ def test_hidden_cards_are_drawn_uniformly_over_all_consistent_deals() -> None:
     rng = random.Random(6)
     for attempt in range(400):
         state = game.new_initial_state()
-        draw(state, rng)
+        settle(state, rng)
         while not state.is_terminal() and len(_left(state, 0)) > 2:
             state.apply_action(rng.choice(state.legal_actions()))
         if state.is_terminal() or state.notation().split("|")[3].split().__len__() % 3:
