@@ -18,9 +18,10 @@ import msgspec
 import redis
 
 from azq import logs
-from azq.errors import WireError
+from azq.errors import NotFound, WireError
 from azq.ledger import types
 from azq.ledger.types import (
+    KEPT_ENDED_JOBS,
     ONCE_LIFE_S,
     Effort,
     JobState,
@@ -30,7 +31,6 @@ from azq.ledger.types import (
     RunSnapshot,
     RunState,
     RunView,
-    no_job,
     no_run,
 )
 from azq.wire import keys
@@ -183,7 +183,8 @@ class ScriptClient:
         with translate(self.client):
             word, *answer = self._send(self.client, command, run_keys(run, once), number or "", *holder, *arguments)
         if word == b"missing":
-            raise no_job(run, number) if number else no_run(run, self.names())
+            no_job = f"no job {run}:{number}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept"
+            raise NotFound(no_job) if number else no_run(run, self.names())
         if word == b"reused":
             raise RequestKey.reused()
         return [bytes(word).decode(), *answer]

@@ -188,11 +188,6 @@ def split_job_id(job_id: str) -> tuple[str, int]:
     return run, int(number)
 
 
-def no_job(run: str, number: int) -> NotFound:
-    """The error for a job that is not there."""
-    return NotFound(f"no job {run}:{number}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept")
-
-
 def no_run(name: str, there: Iterable[str]) -> NotFound:
     """The error for a run that is not there."""
     names = tuple(there)

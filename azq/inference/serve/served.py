@@ -187,7 +187,8 @@ class Admission:
 
     def __call__(self, view: RunView) -> RunLoader:
         run, sections = view.record.run, sections_of(view.record)
-        place = f"{host_of(self.worker)}:{self.engine.placement.device}"  # unlike the worker it outlives its death
+        host = self.worker.partition("@")[2].rpartition(":")[0] or self.worker  # of `<role>@<host>:<pid>`
+        place = f"{host}:{self.engine.placement.device}"  # unlike the worker it outlives its death
 
         def noted() -> AbstractContextManager[None]:
             return self._loads.noted(keys.trial(run, f"load@{place}"), f"loading run {run}")
@@ -199,11 +200,6 @@ class Admission:
         models = ResidentModels(make, self.fetch(view), game=sections.run.game)
         served, catalog = ServedRun(run, spec, models), WeightCatalog(self.control, run, gated=sections.arena.promotes)
         return RunLoader(served, catalog, lambda model, before: tune(model, config, before), noted)
-
-
-def host_of(worker: str) -> str:
-    """The host in a worker's name, `<role>@<host>:<pid>`."""
-    return worker.partition("@")[2].rpartition(":")[0] or worker
 
 
 def specs(files: GameFiles) -> Callable[[RunSections], NetSpec]:

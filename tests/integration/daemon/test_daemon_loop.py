@@ -198,15 +198,6 @@ def test_a_run_whose_settings_do_not_parse_fails_alone(plane: Plane) -> None:
 class TestLock:
     """One daemon a control plane."""
 
-    def test_a_second_daemon_is_refused_by_name_while_the_first_lives(self, plane: Plane) -> None:
-        first, second = DaemonLock(plane.client, "alpha:1:0"), DaemonLock(plane.client, "beta:2:0")
-        first.hold()
-        first.hold()
-        with pytest.raises(StateConflict, match="pid 1 on alpha"):
-            second.hold()
-        second.let_go()
-        first.hold()
-
     def test_a_holder_seen_dead_loses_it_at_once(self, plane: Plane) -> None:
         ended = subprocess.Popen(["true"])
         ended.wait()

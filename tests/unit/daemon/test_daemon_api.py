@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from rest_site import RestSite
 
 from azq.config import DaemonConfig
-from azq.config.access import check_binding, is_loopback
+from azq.config.access import check_binding, check_tls, is_loopback
 from azq.errors import BrokerUnavailable, ConfigError
 from azq.tracing import CREATE_RUN, TRACES, TraceSpan, span_of, trace_of
 from azq.wire import keys
@@ -336,6 +336,7 @@ def test_binding_beyond_loopback_needs_a_token() -> None:
         check_binding(DaemonConfig(host=host, token=SecretStr("x" * 8)))
     for host in ("127.0.0.1", "::1", "localhost", "127.3.2.1"):
         check_binding(DaemonConfig(host=host))
+        check_tls(DaemonConfig(host=host))
         assert is_loopback(host)
 
 

@@ -146,8 +146,3 @@ def test_plaintext_beyond_loopback_has_to_be_asked_for(host: str) -> None:
     with pytest.raises(ConfigError, match=r"daemon\.plaintext = true"):
         check_tls(DaemonConfig(host=host))
     check_tls(DaemonConfig(host=host, plaintext=True))
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_this_machine_may_speak_to_itself(host: str) -> None:
-    check_tls(DaemonConfig(host=host))
