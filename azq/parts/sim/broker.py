@@ -10,13 +10,13 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from azq.parts.sim import keyspace, streams
 from azq.parts.sim.client import Command
-from azq.parts.sim.keyspace import OK, Keyspace, Reply
+from azq.parts.sim.keyspace import Keyspace, Reply
 from azq.parts.sim.scripts import as_bytes, shared
 
-LoggedCommand: TypeAlias = tuple[int, str, Sequence[bytes]]  # when it ran (ms), its name and its arguments
+LoggedCommand: TypeAlias = tuple[int, bytes, Sequence[bytes]]  # when it ran (ms), its name and its arguments
 
 WRITES = {**keyspace.CHANGES, **streams.CHANGES}
-COMMANDS = {**keyspace.LOOKUPS, **streams.LOOKUPS, **WRITES}
+COMMANDS = {name.encode(): (command, name in WRITES) for name, command in {**keyspace.LOOKUPS, **streams.LOOKUPS, **WRITES}.items()}
 REWRITE_AFTER = 300  # units of the file, which come to some ten seconds
 
 
@@ -41,7 +41,7 @@ class Broker:
         replies: list[Reply] = []
         for command in commands:
             try:
-                replies.append(self._do(list(map(as_bytes, command))))
+                replies.append(self._do([word if type(word) is bytes else as_bytes(word) for word in command]))
             except ResponseError as error:
                 replies.append(error)
         if self._unit:
@@ -67,26 +67,25 @@ class Broker:
         return gone
 
     def _do(self, words: Sequence[bytes]) -> Reply:
-        name, arguments = words[0].decode(), words[1:]
+        name, *arguments = words
         match name:
-            case "EVALSHA":
+            case b"EVALSHA":
                 return self._call(arguments[0], arguments[1:])
-            case "EVAL":
+            case b"EVAL":
                 return self._call(self._load(arguments[0]), arguments[1:])
-            case "SCRIPT":
+            case b"SCRIPT":
                 return self._load(arguments[1])
-            case "MULTI" | "EXEC":
-                return OK
         return self._run(words)
 
     def _run(self, words: Sequence[bytes]) -> Reply:
         """What a command answers that is no script."""
-        name = words[0].decode()
+        name, arguments = words[0], words[1:]
         if name not in COMMANDS:
-            raise ResponseError(f"ERR unknown command '{name}'")
-        reply = COMMANDS[name](self.keys, *words[1:])
-        if name in WRITES:
-            self._unit.append((self.keys.now_ms, name, words[1:]))
+            raise ResponseError(f"ERR unknown command '{name.decode()}'")
+        command, writes = COMMANDS[name]
+        reply = command(self.keys, *arguments)
+        if writes:
+            self._unit.append((self.keys.now_ms, name, arguments))
         return reply
 
     def _load(self, source: bytes) -> bytes:
@@ -103,4 +102,4 @@ class Broker:
 
 def _replay(keys: Keyspace, units: Sequence[Sequence[LoggedCommand]]) -> None:
     for keys.now_ms, name, words in (command for unit in units for command in unit):
-        COMMANDS[name](keys, *words)
+        COMMANDS[name][0](keys, *words)

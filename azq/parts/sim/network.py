@@ -33,7 +33,8 @@ class SimulatedNetwork:
     def _exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
         """A round trip of the actor that runs. Raises `redis.ConnectionError`."""
         world = self.world
-        cut = world.send(" ".join(map(_named, commands)))
+        # of a script the name of its command: the same in each process, as keys with a host's name are not
+        cut = world.send(" ".join(str(command[4] if command[0] == "EVALSHA" else command[0]) for command in commands))
         if cut == "before" or self._down_until_ns > world.now_ns:
             raise redis.ConnectionError("the connection was cut")
         lives = self._lives
@@ -54,11 +55,6 @@ class SimulatedNetwork:
     @property
     def broker_ms(self) -> int:
         return (START_NS + self.world.now_ns + self.skew_ns) // 1_000_000
-
-
-def _named(command: Command) -> str:
-    """A command's name, of a script that of its command: the same in each process, as keys with a host's name are not."""
-    return str(command[4] if command[0] == "EVALSHA" else command[0])
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from azq.tracing import TRACES
 from azq.wire.messages import SCHEMA
 
 WORKERS = 3
+_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # what is durable is simulated
 AT_A_CALL = ("kill", "freeze")  # faults that meet a process between two of its calls: by the clock alone they meet it mostly at rest
 SOON = 20  # calls, at most
 LOOK_EVERY_S = 1.0
@@ -201,7 +203,7 @@ def _state(sim: SeedRun) -> Iterator[str]:
 
 def simulate(seed: int, faults: Sequence[Fault], seconds: float, *, trace: bool = False, until: int = 0) -> SeedOutcome:
     """A seed with these faults, in a folder that goes with it; with its trace where that is wanted, with its state at an event."""
-    with tempfile.TemporaryDirectory(prefix="azq-sim-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="azq-sim-", dir=_MEMORY, ignore_cleanup_errors=True) as folder:
         return SeedRun(seed, faults, Path(folder), trace=trace, until=until).run(seconds)
 
 

@@ -70,6 +70,7 @@ class World:
         self.is_over = False
         self._waiting: list[tuple[int, int, Actor | Callable[[], None], int]] = []
         self._number = 0
+        self._until_ns = 0  # to which it runs
         self._hash = hashlib.sha256()
         self._hub = greenlet.getcurrent()
         self._current: Actor | None = None
@@ -92,7 +93,11 @@ class World:
     def pause(self, seconds: float) -> bool:
         """Lets others run for so long; False, as the wait for a stop that never comes. Raises `Killed`."""
         actor = self.current
-        self._wake(actor, self.now_ns + max(1, round(seconds * SECOND)))
+        at_ns = self.now_ns + max(1, round(seconds * SECOND))
+        if at_ns <= self._until_ns and at_ns >= actor.frozen_until_ns and not (self._waiting and self._waiting[0][0] <= at_ns):
+            self.now_ns = at_ns  # nothing happens meanwhile
+            return False
+        self._wake(actor, at_ns)
         self._hub.switch()
         if actor.dead:
             raise Killed
@@ -117,7 +122,8 @@ class World:
         if self.events == self.until:
             self.stop()
         if self._current and self._current.ahead:
-            self._meet(self._current)
+            calls, do = self._current.ahead.pop()
+            self._current.ahead.append((calls - 1, do)) if calls > 1 else do()
 
     def add_line(self, what: str) -> str:
         """Adds one with the last one's number, which the hash leaves out, where lines are wanted; returns it."""
@@ -125,10 +131,6 @@ class World:
         if self.traces:
             self.lines.append(line)
         return line
-
-    def _meet(self, actor: Actor) -> None:
-        calls, do = actor.ahead.pop()
-        actor.ahead.append((calls - 1, do)) if calls > 1 else do()
 
     # -- of who stages
 
@@ -162,7 +164,7 @@ class World:
 
     def run(self, until_s: float) -> None:
         """Runs until a time. Raises what `at` raises."""
-        until_ns = round(until_s * SECOND)
+        self._until_ns = until_ns = round(until_s * SECOND)
         while self._waiting and self._waiting[0][0] <= until_ns:
             at_ns, _, who, due = heapq.heappop(self._waiting)
             self.now_ns = max(self.now_ns, at_ns)
@@ -175,6 +177,7 @@ class World:
     def end(self) -> None:
         """Ends all actors."""
         self.is_over = True
+        self._until_ns = 0
         for actor in self.actors:
             if actor.running is not None:
                 actor.dead = True

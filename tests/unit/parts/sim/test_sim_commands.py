@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from typer.testing import CliRunner
 
 from azq.cli.app import app
@@ -16,6 +17,11 @@ from azq.parts.sim.simulation import SeedOutcome
 from azq.tracing import EVALUATE, FINISH, RECONCILE, SAMPLE_EVENT, SEND_JOB, SLICE
 
 FAILED = SeedOutcome(7, [Fault(1.5, "kill", 3, 0.25)], 60.0, 12, 1, 0, "", ["game 4 was finished and is lost"], "ab", 0.5)
+
+
+@pytest.fixture(autouse=True)
+def _apart(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # where a seed that fails is drawn
 
 
 def test_it_answers_with_its_figures():
