@@ -37,7 +37,7 @@ def test_each_game_has_a_board_and_rules(site: Path) -> None:
     measured = {entry["game"]: entry["measured"] for entry in entries}
     assert (measured["connect_four"]["share"], measured["blob"]) == (0.96, None)
     elo = {entry["game"]: [level["elo"] for level in entry["levels"]] for entry in entries}
-    assert (len(elo["tic_tac_toe"]), elo["tic_tac_toe"][0], elo["blob"]) == (10, 0, [])
+    assert (len(elo["tic_tac_toe"]), elo["tic_tac_toe"][0], elo["2048"]) == (10, 0, [])
     assert all(entry["position"] and f"{entry['game']}: {{ title" in rules.replace('"', "") for entry in entries)
 
 
