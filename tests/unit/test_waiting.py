@@ -19,13 +19,6 @@ def test_pauses_double() -> None:
     assert [BACKOFF.pause_s(failures) for failures in range(1, 7)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2.0])
 
 
-def test_pauses_grow_to_a_bound() -> None:
-    waits = [BACKOFF.pause_s(failures) for failures in range(1, 12)]
-    assert waits == sorted(waits)
-    assert waits[0] == pytest.approx(0.1)
-    assert waits[-1] == 2.0
-
-
 @given(st.floats(0.01, 60.0), st.floats(1.0, 10.0), st.integers(0, 10**9))
 def test_any_number_of_failures_has_a_pause(first_s: float, times: float, failures: int) -> None:
     backoff = Backoff(first_s, first_s * times)

@@ -195,30 +195,21 @@ def test_a_run_whose_settings_do_not_parse_fails_alone(plane: Plane) -> None:
     assert len(plane.ledger.jobs("r")) == 2
 
 
-class TestLock:
-    """One daemon a control plane."""
+def test_a_holder_elsewhere_or_alive_is_believed(plane: Plane) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for holder in (f"alpha:{ended.pid}:0:another-boot/1", f"alpha:{os.getpid()}:0:{process_space()}"):
+        lock = DaemonLock(plane.client, holder, life_s=60.0)
+        lock.hold()
+        with pytest.raises(StateConflict, match="another daemon"):
+            DaemonLock(plane.client, "beta:2:0").hold()
+        lock.let_go()
 
-    def test_a_holder_seen_dead_loses_it_at_once(self, plane: Plane) -> None:
-        ended = subprocess.Popen(["true"])
-        ended.wait()
-        dead = f"alpha:{ended.pid}:0:{process_space()}"
-        DaemonLock(plane.client, dead, life_s=60.0).hold()
-        DaemonLock(plane.client, "beta:2:0").hold()
 
-    def test_a_holder_elsewhere_or_alive_is_believed(self, plane: Plane) -> None:
-        ended = subprocess.Popen(["true"])
-        ended.wait()
-        for holder in (f"alpha:{ended.pid}:0:another-boot/1", f"alpha:{os.getpid()}:0:{process_space()}"):
-            lock = DaemonLock(plane.client, holder, life_s=60.0)
-            lock.hold()
-            with pytest.raises(StateConflict, match="another daemon"):
-                DaemonLock(plane.client, "beta:2:0").hold()
-            lock.let_go()
-
-    def test_a_daemon_that_lost_the_lock_stops_ticking(self, plane: Plane) -> None:
-        plane.client.set(keys.DAEMON, "beta:2:0")
-        with pytest.raises(StateConflict):
-            plane.loop.tick()
+def test_a_daemon_that_lost_the_lock_stops_ticking(plane: Plane) -> None:
+    plane.client.set(keys.DAEMON, "beta:2:0")
+    with pytest.raises(StateConflict):
+        plane.loop.tick()
 
 
 def test_a_spent_budget_ends_the_run_and_then_tells_machines_to_end(plane: Plane) -> None:
