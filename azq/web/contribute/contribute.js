@@ -21,7 +21,7 @@ const $ = (id) => document.getElementById(id);
 
 const settings = load();
 const invite = /^#invite=([\w.~-]+)$/.exec(location.hash)?.[1] ?? "";
-const me = { state: "ended", why: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "", bout: null, unfit: false };
+const me = { state: "ended", why: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "", bout: null, unfit: false, full: false };
 const run = { name: "", game: "", wanted: 0, simulations: 0, facts: null };
 const problems = {}; // by what they are about
 const marks = []; // [at_ms, totals] of the last seconds
@@ -36,9 +36,9 @@ const link = new Link({
 
 // -- what the gateway says
 
+/** What is drawn is garbage afterwards, of which browsers let tens of megabytes gather: so messages and games wait for the next second. */
 function hear(message) {
   handlers[message.tag]?.(message);
-  draw();
 }
 
 const handlers = {
@@ -112,10 +112,12 @@ const floats = (bytes) => new Float32Array(bytes.slice().buffer);
 // -- what this tab says
 
 function ready() {
+  me.full = link.full;
   if (resting()) return tell();
   const wish = [...(settings.quality < 100 ? [`quality=${settings.quality}`] : []), ...(me.unfit ? [] : ["eval"])];
-  const { workers, games } = settings;
-  link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games: AHEAD * workers * games, version: crew.version, versions: crew.versions });
+  const { workers } = settings;
+  const games = me.full ? 1 : AHEAD * workers * settings.games;
+  link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games, version: crew.version, versions: crew.versions });
   tell();
 }
 
@@ -130,8 +132,8 @@ function beat() {
   const now_ms = Date.now();
   marks.push([now_ms, { ...crew.totals }]);
   while (marks.length > 2 && now_ms - marks[1][0] > 1000 * RATES_S) marks.shift();
+  if (link.full !== me.full) ready();
   if (now_ms - told_ms >= TELL_MS) tell();
-  draw();
 }
 
 /** Of the last seconds. */
@@ -309,7 +311,7 @@ function draw() {
     tile("cores busy", "Cores busy", now.cpu.toFixed(1)), tile("backend", "Backend", { wasm: "WebAssembly", webgpu: "WebGPU", uniform: "no network" }[crew?.backend] ?? "–"));
   if (me.shown) {
     show($("playing-title"), "Game in progress ", h("span", { class: "muted" }, me.shown.match ? `evaluation match, version ${me.shown.match.join(" against ")}` : `${gameName(run.game)} #${me.shown.uid}`));
-    board.draw({ game: run.game, text: me.shown.text, before: me.before });
+    if (board.view?.text !== me.shown.text) board.draw({ game: run.game, text: me.shown.text, before: me.before });
     if (!$("board").contains(board.element)) $("board").replaceChildren(board.element);
   }
   drawRun();
@@ -366,4 +368,8 @@ async function open() {
 open();
 addEventListener("online", () => link.again("the network is back"));
 addEventListener("pagehide", () => running() && link.send({ tag: "Bye" }));
-setInterval(() => running() && beat(), 1000);
+setInterval(() => {
+  if (!running()) return;
+  beat();
+  draw();
+}, 1000);

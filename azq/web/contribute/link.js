@@ -4,6 +4,7 @@ import { fromFrame, isMatch, tabGame, toFrame } from "./wire.js";
 
 const FIRST_MS = 1000, LONGEST_MS = 60_000;
 const FRAME_BYTES = 768 * 1024, FRAME_GAMES = 64; // below what a gateway takes
+const MOST_UNANSWERED = 512; // games, so that those of a slow gateway do not fill the page
 const STUCK_MS = 30_000; // that bytes may wait to leave
 const SLEPT_MS = 60_000; // between two looks at the clock: the machine slept
 
@@ -14,8 +15,7 @@ export class Link {
   #socket = null;
   #attempts = 0;
   #timer = null;
-  #unanswered = new Map(); // finished games by run and uid
-  #sent = new Set(); // those of them that went over this connection
+  #unanswered = new Map(); // {game, sent: whether it went over this connection} by run and uid
   #looked_ms;
   #drained_ms;
 
@@ -30,6 +30,11 @@ export class Link {
 
   get unanswered() {
     return this.#unanswered.size;
+  }
+
+  /** Whether so many games wait for their answer that one at a time is enough. */
+  get full() {
+    return this.#unanswered.size > MOST_UNANSWERED;
   }
 
   start() {
@@ -63,7 +68,7 @@ export class Link {
 
   /** Finished games, of whichever run: each is offered whenever the gateway has this tab play for it. */
   take(games) {
-    for (const game of games) this.#unanswered.set(keyOf(game), game);
+    for (const game of games) this.#unanswered.set(keyOf(game), { game, sent: false });
     this.#deliver();
   }
 
@@ -119,7 +124,7 @@ export class Link {
     if (message.tag === "Welcome") {
       Object.assign(this, { welcome: true, run: message.run });
       this.#attempts = 0;
-      this.#sent.clear();
+      for (const each of this.#unanswered.values()) each.sent = false;
       this.on.state("welcome", "");
     }
     if ((message.tag === "Accepted" || message.tag === "Refused") && message.uids?.length) {
@@ -132,8 +137,9 @@ export class Link {
   }
 
   #deliver() {
-    const waiting = [...this.#unanswered.values()].filter((game) => game.run === this.run && !this.#sent.has(keyOf(game)));
-    while (this.welcome && waiting.length) {
+    const offered = [...this.#unanswered.values()].filter(({ game, sent }) => this.welcome && game.run === this.run && !sent);
+    const waiting = offered.map((each) => Object.assign(each, { sent: true }).game);
+    while (waiting.length) {
       let bytes = 0;
       const games = [];
       const match = isMatch(waiting[0].uid);
@@ -142,7 +148,6 @@ export class Link {
         games.push(waiting.shift());
       }
       this.send({ tag: match ? "EvalResult" : "GamesComplete", games: games.map(tabGame) });
-      for (const game of games) this.#sent.add(keyOf(game));
     }
   }
 

@@ -122,6 +122,35 @@ def test_finished_games_are_offered_again_until_they_are_answered_for():
     assert said == [[[1], [2], [3]], [[2, 3, 4]], [3, ["r 3", "r 4"]], [5], [3, 4], ["Bye", True, 2]]
 
 
+def test_nothing_is_kept_of_a_game_that_was_answered_for():
+    once, again, before, after, *full = story(
+        """
+        import v8 from "node:v8";
+        import vm from "node:vm";
+        v8.setFlagsFromString("--expose-gc");
+        const gc = vm.runInNewContext("gc");
+        link.start();
+        const [one] = world.sockets;
+        one.welcome();
+        const play = (first, last) => {
+          for (let uid = first; uid <= last; uid++) { link.offer(game(uid)); one.say("Accepted", [uid], {}); }
+          one.sent.length = world.heard.length = 0;
+          gc();
+          return process.memoryUsage().heapUsed;
+        };
+        link.offer(game(1)); one.say("Refused", "late", "", [1], false); say(brought(one));
+        link.offer(game(1)); say(brought(one));
+        say(play(2, 4000)); say(play(4001, 40000));
+        for (let uid = 1; uid < 600; uid++) link.offer(game(uid));
+        say(link.full);
+        one.say("Accepted", [...Array(100).keys()], {}); say(link.full);
+        """
+    )
+    assert (once, again) == ([[1]], [[1], [1]]), "handed again, it is brought again"
+    assert after < 1.05 * before
+    assert full == [True, False]
+
+
 def test_what_outlives_a_page_is_bounded_in_time_and_number_and_of_its_schema():
     script = f"""
         import {{ sifted }} from "{CONTRIBUTE}/kept.js";
