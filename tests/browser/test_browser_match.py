@@ -1,55 +1,76 @@
-"""Two tabs play a match between two versions in a browser; every game is searched again, and the run's standing has the result."""
+"""Two tabs play for a run and a match between two versions; every ply is searched again to the last bit, and the run has the result."""
 
 from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browsing import launched
+from honest_tabs import with_arrays
 from sharp_nets import sharp_bytes
 from tab_site import RUN, Believer, TabSite
 from waiting import until
-from whole_networks import tab_forward
+from whole_networks import evaluators
 
+from azq.games import Game
 from azq.ledger.types import JobState
+from azq.nets import restore
 from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict
 from azq.parts.volunteers.plausibility import SearchOrder
 from azq.parts.volunteers.reputation import Judgement
 from azq.parts.volunteers.verifier import Verification
 from azq.status.observe import Standings, read_standing
+from azq.wire.arrays import arrays_of
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec
 
 SEEDS = {1: 3, 2: 5}
-GAMES = 40
+GAMES = 24
+FIRST = 8  # games of self-play
 
 
 class Recomputer(Believer):
-    """Searches every ply of a match again."""
+    """Searches every ply of matches and of the first games of self-play again, on each kernel that this machine has."""
 
     def __init__(self, site: TabSite) -> None:
         super().__init__(site.game)
         self._site = site
-        self._forwards = {version: tab_forward(sharp_bytes(site.kind, seed), site.game) for version, seed in SEEDS.items()}
+        self._evaluators = evaluators({version: restore(sharp_bytes(site.kind, seed), site.game) for version, seed in SEEDS.items()})
         self.judgements: list[Judgement] = []
-        self.contributors: set[str] = set()
+        self.batches: list[GamesBatch] = []
 
     def judge(self, batch: GamesBatch) -> GamesVerdict:
-        if batch.match is None:
+        if batch.match is None and len(self.batches) > FIRST:
             return super().judge(batch)
-        order = SearchOrder.of_match(self._site.game, batch.search, batch.match)
-        found = Verification(lambda version, packed: self._forwards[version](packed), random.Random(1)).judge(order, 1.0, batch.games)
-        self.judgements.append(found)
-        self.contributors.add(batch.contributor)
-        return GamesVerdict(found.returns, found.refused)
+        found = self.searched_again(batch)
+        self.judgements += found
+        self.batches.append(batch)
+        return GamesVerdict(found[-1].returns, found[-1].refused)
+
+    def searched_again(self, batch: GamesBatch) -> list[Judgement]:
+        game, sections, match = self._site.game, self._site.sections, batch.match
+        order = SearchOrder.of_match(game, batch.search, match) if match else SearchOrder.of(game, sections, batch.search, SEEDS)
+        return [Verification(evaluate, random.Random(1)).judge(order, 1.0, batch.games) for evaluate in self._evaluators]
+
+
+def with_a_bit_changed(batch: GamesBatch, name: str, game: Game) -> GamesBatch:
+    """The first game alone; the lowest bit of the largest number of its first searched ply is another one."""
+    arrays = arrays_of(batch.games[0].record, game.num_distinct_actions(), game.value_size(), "it")
+    changed, first = arrays[name].copy(), np.flatnonzero(arrays["simulations"])[0]
+    row = changed[first : first + 1].reshape(-1)
+    row[row.argmax() :].view(np.uint8)[0] ^= 1
+    planted = {"policies": arrays["policies"], "support": np.zeros(0, np.uint8), name: changed}
+    return replace(batch, games=(with_arrays(batch.games[0], **planted),))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["resnet", "outcomes"])
-def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
+def test_two_tabs_play_a_match_to_its_end_and_every_ply_is_searched_again_to_the_same_bits(tmp_path: Path, kind: str) -> None:
     site = TabSite(tmp_path, kind)
     for version, seed in SEEDS.items():
         site.publish(version, seed)
@@ -76,7 +97,9 @@ def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
     assert {rating.player for rating in standing.ratings} == {"weights:1", "weights:2"}
     assert sum(each.recomputed for each in judge.judgements) == sum(each.plies for each in judge.judgements) > GAMES
     assert not list(itertools.chain.from_iterable(each.refused for each in judge.judgements))
-    assert len(judge.contributors) == 2
+    assert len({batch.contributor for batch in judge.batches}) == 2
+    for name in ("policies", "root_values", "simulations"):
+        assert {each.differed for each in judge.searched_again(with_a_bit_changed(judge.batches[0], name, site.game))} == {1}, name
 
 
 def test_a_network_that_fails_its_self_test_plays_no_match_and_self_play_goes_on(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ import torch
 from numpy.typing import NDArray
 
 from azq import games, pretrained
+from azq.inference.device import native
 from azq.inference.device.forward import EagerForward, buckets
 from azq.inference.device.native import NativeForward, fastest_kernel
 from azq.nets import Network, restore
 from azq.nets.whole import has_whole_form, to_whole
 from azq.parts.volunteers.model_maker import probe_positions
-from azq.search.recomputation import Outputs
+from azq.search.recomputation import Evaluate, Outputs
 
+KERNELS = [kernel for kernel in (native.AVX512, native.AVX2, native.PLAIN) if kernel is not None and kernel.supported()]
 POSITIONS = 400
 GOLDEN = {
     "connect_four": "2be5238fc7bc6f0e89da63cefb0c0b6e4718bc02e64d4568ba04aa571e10cf66",  # a residual network that reads the parity
@@ -36,6 +38,16 @@ def tab_forward(data: bytes, game: games.Game) -> Callable[[NDArray[np.uint8]], 
         return lambda packed: whole.launch(packed).wait()
     eager = EagerForward(network, torch.device("cpu"), buckets(1024, per_octave=1, smallest=32))
     return lambda packed: eager.launch(packed).wait()
+
+
+def evaluators(networks: Mapping[int, Network]) -> list[Evaluate]:
+    """The evaluations of networks, by version, on each kernel that this machine has."""
+
+    def on(kernel: Any) -> Evaluate:
+        forwards = {version: NativeForward(kernel, network, lambda: 1) for version, network in networks.items()}
+        return lambda version, packed: forwards[version].launch(packed).wait()
+
+    return [on(kernel) for kernel in KERNELS]
 
 
 def shipped(name: str) -> Network:

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from nodejs import WEB, needs_node, node
 from numpy.typing import NDArray
-from whole_networks import shipped
+from whole_networks import evaluators, shipped
 
 from azq import games
 from azq.config import RunSections
-from azq.inference.device import native
 from azq.nets.whole import to_whole
 from azq.parts.volunteers.handouts import Returned, Terms
 from azq.parts.volunteers.hub import tab_search
@@ -65,7 +64,7 @@ MATCH = """
 """
 
 
-def evaluate(game: games.Game) -> Any:
+def answers(game: games.Game) -> Any:
     actions = np.arange(game.num_distinct_actions())
 
     def outputs(version: int, packed: NDArray[np.uint8]) -> Outputs:
@@ -77,11 +76,17 @@ def evaluate(game: games.Game) -> Any:
 
 SELFPLAY = """
     const {{ seed, search, version, games }} = fromFrame(Uint8Array.from(Buffer.from("{frame}", "hex")));
-    const network = core.network(readFileSync("{network}"));
-    const table = new Table(core.game("{name}"), {{ seed, search }}, 2);
-    console.log((await play(table, games, (leaves) => table.evaluate({{ network, version }}, leaves)))("GamesComplete"));
+    const game = core.game("{name}"), memory = [];
+    for (let round = 0; round < 16; round++) {{
+      const network = core.network(readFileSync("{network}")), table = new Table(game, {{ seed, search }}, 2);
+      const messages = await play(table, games, (leaves) => table.evaluate({{ network, version }}, leaves));
+      if (!round) console.log(messages("GamesComplete"));
+      table.free();
+      await network.close();
+      memory.push(core.memoryBytes());
+    }}
+    console.log(JSON.stringify(memory));
 """
-KERNELS = [kernel for kernel in (native.AVX512, native.AVX2, native.PLAIN) if kernel is not None and kernel.supported()]
 
 
 @pytest.mark.parametrize(("name", "search"), [("connect_four", {}), ("connect_four", {"algorithm": "puct"}), ("backgammon", {})])
@@ -94,18 +99,19 @@ def test_a_tabs_game_is_replayed_to_the_last_bit_on_every_kind_of_machine(name: 
     ordered = settings.model_dump(exclude={"schedule"}) | {"random_opening_plies": 2}
     handed = tuple(tabs.Handed(uid, b"t", luck=luck) for uid, luck in lucks.items())
     frame = tabs.encode_tab(tabs.PlayGames("r", str(sections.run.seed), ordered, handed, version=5)).hex()
-    brought = tabs.from_tab(bytes.fromhex(node((HEAD + SELFPLAY).format(web=WEB, frame=frame, name=name, network=tmp_path / "network"))))
+    found, memory = node((HEAD + SELFPLAY).format(web=WEB, frame=frame, name=name, network=tmp_path / "network")).splitlines()
+    assert json.loads(memory)[3] == json.loads(memory)[-1], "bytes after four versions and their games, and after four times as many"
+    brought = tabs.from_tab(bytes.fromhex(found))
     assert isinstance(brought, tabs.GamesComplete)
     returned = [Returned(each.record, GameRecord(each.uid), Terms(5, 16), lucks[each.uid]) for each in brought.games]
     order = SearchOrder.of(game, sections, settings, [5])
-    for kernel in KERNELS:
-        forward = native.NativeForward(kernel, module, lambda: 1)
-        found = Verification(lambda _, packed: forward.launch(packed).wait(), random.Random(0)).judge(order, 1.0, returned)  # noqa: B023
-        assert (found.refused, found.differed, found.recomputed, len(found.returns)) == ({}, 0, found.plies, 3), kernel
+    for evaluate in evaluators({5: module}):
+        judged = Verification(evaluate, random.Random(0)).judge(order, 1.0, returned)
+        assert (judged.refused, judged.differed, judged.recomputed, len(judged.returns)) == ({}, 0, judged.plies, 3)
         for each in brought.games:
             arrays = unpack_record(each.record, game.num_distinct_actions(), game.value_size())
             recorded = RecordedGame(game, sections, each.uid, arrays, keeps_trees=False, luck=lucks[each.uid])
-            assert {ply.verdict for ply in replay(recorded, lambda _, packed: forward.launch(packed).wait())} == {EQUAL}  # noqa: B023
+            assert {ply.verdict for ply in replay(recorded, evaluate)} == {EQUAL}
 
 
 @pytest.mark.parametrize("name", ["tic_tac_toe", "connect_four", "backgammon", "blob", "beasty_bar"])
@@ -122,7 +128,7 @@ def test_a_tabs_match_is_what_the_verifier_finds(name: str) -> None:
     assert evaluated.keys() == {"5", "2"}
     handed = {record.uid: record for record in match.records}
     order = SearchOrder.of_match(game, match.search, match.order)
-    found = Verification(evaluate(game), random.Random(0)).judge(
+    found = Verification(answers(game), random.Random(0)).judge(
         order, 1.0, [Returned(each.record, handed[each.uid]) for each in brought.games]
     )
     assert (found.refused, found.differed, found.recomputed) == ({}, 0, found.plies)
