@@ -20,9 +20,11 @@ from azq.parts.volunteers.reputation import (
     EXACT,
     HONEST,
     LEAST_FALSE,
+    LENGTH_ODDS,
     MISSED,
     MOST_FALSE,
     ROUNDED,
+    WRONGLY_NAMED,
     WRONGLY_REFUSED,
     HandOuts,
     Judgement,
@@ -136,25 +138,29 @@ def test_the_law_of_equality_is_what_campaigns_show() -> None:
         assert np.mean(entered > math.log(missed) / math.log1p(-EXACT.share)) <= missed + 0.1
 
 
-@pytest.mark.parametrize("lost", [0.35, 0.45, 0.6])
-def test_who_withholds_a_fifth_of_his_lost_games_is_named_and_who_closes_pages_is_not(lost: float) -> None:
+@pytest.mark.parametrize("lost", [0.35, 0.45, 0.6, 0.8])
+def test_who_withholds_a_fifth_of_his_lost_games_is_named_before_he_moves_much_and_who_closes_pages_is_not(lost: float) -> None:
+    most_moved = 2 * LENGTH_ODDS * -math.log(WRONGLY_NAMED)  # of the sum of results, if no withheld game came back
     for seed in range(10):
-        assert named_after(seed, lost, lambda rng, result: result == LOST and rng.random() < 0.2, 500) <= 500
+        games, withheld = named_after(seed, lost, lambda rng, result: result == LOST and rng.random() < 0.2, 1000)
+        assert games <= (500 if lost < 0.8 else 1000)
+        assert withheld * (1.9 - 2 * lost) <= most_moved, "another game in the place of a lost one brings that much more"
         longer = lambda rng, result: rng.random() < (0.25 if result == LOST else 0.2)  # noqa: E731
-        assert named_after(seed, lost, longer, 1000) > 1000, "games that are lost may be longer"
+        assert named_after(seed, lost, longer, 1000)[0] > 1000, "games that are lost may be longer"
 
 
-def named_after(seed: int, lost: float, drops: Callable[[random.Random, float], bool], games: int) -> int:
-    """Games after which a contributor is named; more than `games` where he is not."""
-    rng, hands = random.Random(seed), HandOuts()
+def named_after(seed: int, lost: float, drops: Callable[[random.Random, float], bool], games: int) -> tuple[int, int]:
+    """Games after which a contributor is named, more than `games` where he is not; and how many of them he dropped."""
+    rng, hands, withheld = random.Random(seed), HandOuts(), 0
     for game in range(1, games + 1):
         result = rng.choices((LOST, 0.0, 1.0), (lost, 0.1, 0.9 - lost))[0]
         dropped = drops(rng, result)
+        withheld += dropped
         hands = hands.plus(HandOuts(1, not dropped, dropped)).plus(outcome((result, -result), missed=dropped))
         if game % 20 == 0 and standing_of(TrackRecord(hands=hands)).trust is Trusted.BLOCKED:
             assert "withheld" in standing_of(TrackRecord(hands=hands)).reason
-            return game
-    return games + 1
+            return game, withheld
+    return games + 1, withheld
 
 
 @pytest.mark.slow
