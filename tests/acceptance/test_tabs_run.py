@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from waiting import until
 
 from azq.host.fronts import free_port
 from azq.local import Local
+from azq.process.proc import tree_cpu_s
 from azq.replay.readers import SegmentReader
 from azq.status.summary import RunStatus
 from azq.wire.messages import BROWSER_PREFIX
 
 RUN = "tabs"
+MINUTES = float(os.environ.get("AZQ_TEST_MINUTES", "10"))  # of the curves
 BY_CHANCE = 0.25  # of two distributions of games of one kind, at most
 SETTINGS = (
     "run.tag=browser",  # no worker of the fleet has it: tabs alone
@@ -65,6 +68,37 @@ def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
     assert min(found["diff"]["games"]) > 150
     # One run in a hundred differs by chance, and then by little; half the simulations lie at a distance of 1 (tests/unit/samples).
     assert not [each for each in found["diff"]["figures"] if each["verdict"] == "differs" and each["distance"] > BY_CHANCE], done.stdout
+
+
+@pytest.mark.release
+def test_backgammon_is_learned_from_two_tabs_alone_beside_what_a_server_learns(tmp_path: Path) -> None:
+    """AZQ_TEST_MINUTES of each, on the cores of this machine: its curves are those of docs/research.md, as JSON in AZQ_TEST_CURVES."""
+    curves = {who: curve_of(tmp_path / who, tabs) for who, tabs in {"two tabs": 2, "server": 0}.items()}
+    Path(os.environ.get("AZQ_TEST_CURVES", tmp_path / "curves.json")).write_text(json.dumps(curves, indent=1))
+    for who, points in curves.items():
+        print(f"\n{who}: seconds, CPU-seconds, games, millipoints lost a move")
+        print(*("  {seconds:6.0f} {cpu_s:6.0f} {games:7} {millipoints:7.2f}".format(**point) for point in points), sep="\n")
+        assert points[-1]["millipoints"] < points[0]["millipoints"]
+
+
+def curve_of(home: Path, tabs: int) -> list[dict[str, float]]:
+    """What some versions of a run of backgammon lose a move at 64 simulations, played for by so many tabs, or by a server."""
+    port, seen, before_s = free_port(), dict[int, dict[str, float]](), tree_cpu_s(os.getpid())
+    settings = ["daemon.port=0", "arena.every_s=0", f"learner.min_window={round(3277 * MINUTES)}"]
+    settings += SETTINGS[:2] if tabs else ["worker.concurrency=2"]
+    options = ["--until", f"minutes={MINUTES:g}", *(["--volunteers", "--port", str(port)] if tabs else [])]
+    with launched() as browser, Local("backgammon", run=RUN, settings=settings, options=options, folder=home) as run:
+        for _ in range(tabs):
+            open_tab(browser, port)
+        for status in run.statuses():
+            spent = {"seconds": status.active_s, "cpu_s": tree_cpu_s(os.getpid()) - before_s, "games": status.ledger.finished}
+            seen.setdefault(status.weight_version, spent)
+    versions = sorted(seen)[1:]
+    for version in versions[:: max(1, len(versions) // 8)]:  # about eight
+        graded = azq(home, "grade", "--run", RUN, "--player", f"weights:{version}", "--num-simulations", "64", "--json")
+        assert graded.returncode == 0, graded.stderr
+        seen[version]["millipoints"] = json.loads(graded.stdout)["mean_loss"]
+    return [point for point in seen.values() if "millipoints" in point]
 
 
 def learned_with_two_tabs(home: Path, until_goal: str, *settings: str) -> RunStatus:
