@@ -28,7 +28,6 @@ from azq.wire.tabs import (
     ModelUpdate,
     PlayGames,
     Refused,
-    TabGame,
     WorkerReady,
     encode_tab,
     is_match,
@@ -116,21 +115,6 @@ def test_a_match_survives_its_gateway_with_the_games_that_tabs_have(hall: Hall) 
     assert hall.ledger.job(job).attempt == 2
     until(lambda: kept <= set(tab.accepted), "answers for the games of before")
     assert not tab.refused
-
-
-@pytest.mark.slow
-def test_results_for_others_and_false_games_are_refused(hall: Hall) -> None:
-    hall.start_gateway()
-    with came_in(hall) as ann, came_in(hall) as bob:
-        hall.ask_match()
-        hers, his = heard(ann, EvalGames), heard(bob, EvalGames)
-        assert not {game.uid for game in hers.games} & {game.uid for game in his.games}
-        bob.send(encode_tab(EvalResult(tuple(play_match(hers, uniform(hers))))))
-        assert heard(bob, Refused).reason == "it was not handed to you"
-        ann.send(encode_tab(EvalResult((TabGame(hers.games[0].uid, hers.games[0].ticket, b"\0\0", b"", b"", b"", b""),))))
-        assert heard(ann, Refused).uids == (hers.games[0].uid,)
-    hall.live(hall.tab())
-    assert ended(hall).games == GAMES
 
 
 def test_a_page_that_knows_no_matches_gets_none_and_nobody_is_asked_for_any(hall: Hall) -> None:

@@ -31,13 +31,18 @@ def finished(uid: int, contributor: str, record: GameRecord | None = None, actio
     return TabGame(uid, ticket(uid, contributor, record or GameRecord(uid)), actions, b"", b"", b"", b"")
 
 
-def opened(room: int = 4, games: int = 3, lease: str = "r:1", **contributors: int) -> Sessions:
-    """Sessions with `ann` in tab 1 and `bob` in tab 2, and games from 1 on under one lease."""
-    sessions = Sessions(TICKETS, PATIENCE)
-    for name, tab in (contributors or {"ann": 1, "bob": 2}).items():
-        sessions.enter(tab, name, 0.0)
+def enter(sessions: Sessions, now_s: float = 0.0, address: str = "", room: int = 4, /, **contributors: int) -> Sessions:
+    """Contributors come in, each in his tab."""
+    for name, tab in contributors.items():
+        sessions.enter(tab, name, now_s, address)
         sessions.tabs[tab].room = room
-    sessions.adopted(lease, [GameRecord(uid) for uid in range(1, games + 1)], 0.0)
+    return sessions
+
+
+def opened(games: int = 3, **contributors: int) -> Sessions:
+    """Sessions with `ann` in tab 1 and `bob` in tab 2, and games from 1 on under one lease."""
+    sessions = enter(Sessions(TICKETS, PATIENCE), **(contributors or {"ann": 1, "bob": 2}))
+    sessions.adopted("r:1", [GameRecord(uid) for uid in range(1, games + 1)], 0.0)
     return sessions
 
 
@@ -133,14 +138,6 @@ def test_who_keeps_a_match_waiting_loses_his_games_and_gets_no_more():
     assert sessions.games[MATCH_UIDS].place is Place.RETURNED, "who brings it first has it"
 
 
-def test_results_for_others_are_refused():
-    sessions = opened()
-    sessions.hand(1, 0.0)
-    sessions.bring(2, finished(2, "ann"), 1.0)
-    assert sessions.take_answers() == [(2, Refused(NOT_YOURS, "", (2,)))]
-    assert (sessions.games[2].contributor, sessions.games[2].place) == ("ann", Place.PLAYING)
-
-
 def test_silent_tabs_lose_their_games_and_may_still_be_first():
     sessions = opened()
     sessions.hand(1, 0.0)
@@ -181,16 +178,6 @@ def test_a_tab_that_left_finds_its_games_again_unless_it_said_bye(for_good):
     sessions.hear(3, (1,), 20.0)
     assert (sessions.games[1].tab == 3) == (not for_good)
     assert sessions.tabs[3].plays == (set() if for_good else {1})
-
-
-def test_what_is_refused_is_handed_out_again():
-    sessions = opened(games=1)
-    sessions.hand(1, 0.0)
-    sessions.bring(1, finished(1, "ann"), 1.0)
-    judge_all(sessions, 1.0, {1: "wrong"})
-    assert sessions.take_answers() == [(1, Refused("wrong", "", (1,)))]
-    assert [record.uid for record, _ in sessions.hand(2, 1.0)] == [1]
-    assert commit(sessions) == []
 
 
 def test_batches_fill_up_or_wait_for_a_while():
@@ -244,10 +231,7 @@ def test_a_restarted_gateway_gives_games_to_who_has_their_tickets():
 
 
 def test_a_new_gateway_takes_what_returning_tabs_claim_before_other_games():
-    sessions = Sessions(TICKETS, PATIENCE)
-    for name, tab in {"ann": 1, "bob": 2}.items():
-        sessions.enter(tab, name, 10.0)
-        sessions.tabs[tab].room = 4
+    sessions = enter(Sessions(TICKETS, PATIENCE), 10.0, ann=1, bob=2)
     assert sessions.wanted(10.0) == 8  # nobody says that he has any
     sessions.hear(2, [7], 10.0)
     assert (sessions.claimed(), sessions.wanted(10.0)) == ([7], 0)
@@ -264,21 +248,16 @@ def test_claims_have_an_end():
     sessions.hear(1, range(1, CLAIMS_EACH + 2), 0.0)
     assert len(sessions.claimed()) == CLAIMS_EACH
     assert len(sessions.take_answers()) == 1
+    sessions.bring(1, finished(CLAIMS_EACH + 2, "ann"), 0.0)
+    assert sessions._stock.bytes == {}, "what comes to nothing takes no room"
     sessions.leave(1, 0.0, for_good=True)
     assert sessions.claimed() == []
-
-
-def far(sessions: Sessions, **contributors: int) -> None:
-    """ContributorStore whose tabs come from one address beyond this machine."""
-    for name, tab in contributors.items():
-        sessions.enter(tab, name, 0.0, "10.0.0.1")
-        sessions.tabs[tab].room = 4
 
 
 @pytest.mark.parametrize("way", ["bye", "silence", "lost", "refused"])
 def test_a_dropped_game_never_goes_to_the_same_one_or_his_address_again(way: str) -> None:
     sessions = opened(games=1, bob=2)
-    far(sessions, eve=1, mallory=3)
+    enter(sessions, 0.0, "10.0.0.1", eve=1, mallory=3)
     sessions.hand(1, 0.0)
     if way == "bye":
         sessions.leave(1, 1.0, for_good=True)
@@ -289,8 +268,9 @@ def test_a_dropped_game_never_goes_to_the_same_one_or_his_address_again(way: str
     else:
         sessions.bring(1, finished(1, "eve"), 1.0)
         judge_all(sessions, 1.0, {1: "wrong"})
+        assert (sessions.take_answers(), commit(sessions)) == ([(1, Refused("wrong", "", (1,)))], [])
     assert (sessions.games[1].place, sessions.wanted(1.0)) == (Place.WAITING, 4 * len(sessions.tabs) - 1)
-    far(sessions, eve=4)
+    enter(sessions, 0.0, "10.0.0.1", eve=4)
     sessions.hear(4, [1], 31.0)
     for tab in (4, 3):
         sessions.tabs[tab].heard_s = 31.0
@@ -301,10 +281,7 @@ def test_a_dropped_game_never_goes_to_the_same_one_or_his_address_again(way: str
 
 def test_a_dropped_game_goes_on_on_the_same_terms_and_what_became_of_it_counts_for_who_dropped_it():
     counts, other = GatewayCounts(), Terms(9, 50)
-    sessions = Sessions(TICKETS, PATIENCE, counts)
-    for name, tab in {"ann": 1, "bob": 2}.items():
-        sessions.enter(tab, name, 0.0)
-        sessions.tabs[tab].room = 4
+    sessions = enter(Sessions(TICKETS, PATIENCE, counts), ann=1, bob=2)
     sessions.adopted("r:1", [GameRecord(1), GameRecord(2)], 0.0)
     sessions.hand(1, 0.0, terms=TERMS)
     sessions.leave(1, 1.0, for_good=True)
@@ -321,8 +298,7 @@ def test_a_dropped_game_goes_on_on_the_same_terms_and_what_became_of_it_counts_f
     (event,) = sessions.to_commit("r:1", 9, 7)
     assert event.luck == batch[0].luck
     sessions.leave(2, 3.0, for_good=True)
-    sessions.enter(3, "cid", 3.0)
-    sessions.tabs[3].room = 4
+    enter(sessions, 3.0, cid=3)
     sessions.expire(3.0 + PATIENCE.late_s)
     sessions.hear(3, (), 3.0 + PATIENCE.late_s)
     assert len(sessions.hand(3, 3.0 + PATIENCE.late_s, terms=other)) == 1, "once nobody keeps its version, on other terms"
@@ -341,8 +317,7 @@ def test_games_that_nobody_here_may_have_again_keep_no_others_away():
     sessions = opened(games=3, eve=1)
     sessions.hand(1, 0.0)
     sessions.leave(1, 1.0, for_good=True)
-    sessions.enter(2, "eve", 2.0)
-    sessions.tabs[2].room = 4
+    enter(sessions, 2.0, eve=2)
     assert (sessions.hand(2, 2.0), sessions.wanted(2.0)) == ([], 3), "a little fewer: it dropped three"
     sessions.adopted("r:1", [GameRecord(9)], 2.0)
     assert [record.uid for record, _ in sessions.hand(2, 2.0)] == [9]
@@ -353,8 +328,7 @@ def test_who_throws_games_away_gets_fewer_at_once_whatever_his_name():
     sessions = Sessions(TICKETS, PATIENCE, counts)
     taken = []
     for number in range(1, 6):
-        far(sessions, **{f"eve{number}": number})
-        sessions.tabs[number].room = 512
+        enter(sessions, 0.0, "10.0.0.1", 512, **{f"eve{number}": number})
         sessions.adopted("r:1", [GameRecord(number * 1000 + place) for place in range(512)], 0.0)
         taken.append(len(sessions.hand(number, 0.0)))
         sessions.leave(number, 0.0, for_good=True)
@@ -364,16 +338,13 @@ def test_who_throws_games_away_gets_fewer_at_once_whatever_his_name():
     assert fresh["eve1"] == HandOuts(512, 0, 512)
     assert fresh["@10.0.0.1"].dropped == pytest.approx(fresh["@10.0.0.1"].handed, rel=0.3)
     assert not counts.hand_outs.take_fresh()
-    sessions.enter(9, "ann", 0.0, "10.0.0.2")
-    sessions.tabs[9].room = 512
+    enter(sessions, 0.0, "10.0.0.2", 512, ann=9)
     assert len(sessions.hand(9, 0.0)) == 512
 
 
 def test_what_waits_takes_so_many_bytes_of_each_and_of_all():
     counts = GatewayCounts(stock=Stock(100))
-    sessions = Sessions(TICKETS, PATIENCE, counts, longest=60)
-    for name, tab in {"ann": 1, "bob": 2}.items():
-        sessions.enter(tab, name, 0.0)
+    sessions = enter(Sessions(TICKETS, PATIENCE, counts, longest=60), ann=1, bob=2)
     sessions.bring(1, finished(1, "ann", actions=bytes(61)), 0.0)
     sessions.bring(1, finished(2, "ann", actions=bytes(60)), 0.0)
     sessions.bring(1, finished(2, "ann", actions=bytes(60)), 0.0)
@@ -403,17 +374,6 @@ def test_what_waits_takes_so_many_bytes_of_each_and_of_all():
     assert counts.stock.bytes == {"ann": 2, "": 2}, "who came too late leaves nothing either"
     sessions.end()
     assert counts.stock.bytes == {}
-
-
-def test_claims_that_come_to_nothing_take_no_room():
-    sessions = opened(games=0)
-    sessions.bring(1, finished(1, "ann"), 0.0)
-    sessions.leave(1, 0.0)
-    sessions.adopted("r:1", [GameRecord(1)], 1.0)
-    assert sessions._stock.bytes == {}
-    sessions.hear(2, range(2, CLAIMS_EACH + 2), 1.0)
-    sessions.bring(2, finished(CLAIMS_EACH + 2, "bob"), 1.0)
-    assert sessions._stock.bytes == {}
 
 
 def test_one_contributor_and_one_address_have_bounds_of_their_own():
