@@ -139,7 +139,7 @@ def test_the_law_of_equality_is_what_campaigns_show() -> None:
 
 
 @pytest.mark.parametrize("lost", [0.35, 0.45, 0.6, 0.8])
-def test_who_withholds_a_fifth_of_his_lost_games_is_named_before_he_moves_much_and_who_closes_pages_is_not(lost: float) -> None:
+def test_who_withholds_a_fifth_of_his_lost_games_is_named_and_who_closes_pages_is_not(lost: float) -> None:
     most_moved = 2 * LENGTH_ODDS * -math.log(WRONGLY_NAMED)  # of the sum of results, if no withheld game came back
     for seed in range(10):
         games, withheld = named_after(seed, lost, lambda rng, result: result == LOST and rng.random() < 0.2, 1000)
