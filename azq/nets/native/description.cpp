@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel.hpp"
+#include "winograd.hpp"
 
 namespace azq::nn {
 namespace {
@@ -63,17 +63,37 @@ void pack(Layer& layer, const std::vector<Weight>& weights) {
     }
 }
 
+/// Whether no output's sum can reach the bits that the way back from points shifts out.
+bool spares_bits(const Layer& layer, const std::vector<std::int8_t>& weights) {
+    const std::size_t each = static_cast<std::size_t>(layer.inputs * layer.taps);
+    for (std::size_t first = 0; first < weights.size(); first += each) {
+        std::int64_t sum = 0;
+        for (std::size_t i = first; i < first + each; ++i) sum += std::abs(weights[i]);
+        if (sum * kActivation > kRoom >> kSpareBits) return false;
+    }
+    return true;
+}
+
 template <class Weight>
 void take_weights(Reader& from, Layer& layer, std::int64_t largest) {
     const auto weights = from.take<Weight>(static_cast<std::size_t>(layer.outputs) * static_cast<std::size_t>(layer.inputs * layer.taps));
     from.take<std::byte>((4 - weights.size() * sizeof(Weight) % 4) % 4);
     const bool overflows = std::any_of(weights.begin(), weights.end(), [&](Weight w) { return w > largest || w < -largest; });
     if (overflows) from.broken = "holds a weight for which its sums have no room";
-    if (from.broken.empty()) pack(layer, weights);
+    if (!from.broken.empty()) return;
+    if constexpr (sizeof(Weight) == 1) {
+        layer.winograd = layer.winograd && spares_bits(layer, weights);
+        if (layer.winograd) {
+            layer.taps = kPoints;
+            layer.bytes = false;
+            return pack(layer, weights_at_points(weights));
+        }
+    }
+    pack(layer, weights);
 }
 
-Layer take_layer(Reader& from, int outputs, int inputs, int taps, bool bytes = false, bool first = false) {
-    Layer layer{inputs, outputs, taps, bytes, 0, {}, {}, {}};
+Layer take_layer(Reader& from, int outputs, int inputs, int taps, bool bytes = false, bool first = false, bool winograd = false) {
+    Layer layer{inputs, outputs, taps, bytes, winograd, 0, {}, {}, {}};
     const std::int64_t products = static_cast<std::int64_t>(inputs) * taps;
     if (!from.broken.empty()) return layer;
     if (bytes && products * kByte * kActivation > kRoom) from.broken = "has a layer whose sums have no room";
@@ -117,9 +137,10 @@ std::string read_network(const std::byte* data, std::size_t size, Network& netwo
         network.outcome_weights = from.numbers(s.outcomes);
         network.outcome_bias = from.numbers(1)[0];
     }
+    const bool winograd = kWinograd && s.board && std::min(s.rows, s.cols) > 1;
     network.stem = take_layer(from, s.channels, s.inputs(), s.taps(), false, true);
     for (int i = 0; i < 2 * s.blocks && from.broken.empty(); ++i)
-        network.blocks.push_back(take_layer(from, s.channels, s.channels, s.taps(), s.board == 1));
+        network.blocks.push_back(take_layer(from, s.channels, s.channels, s.taps(), s.board == 1, false, winograd));
     if (s.board) {
         network.squeeze = take_layer(from, s.policy_channels + s.value_channels, s.channels, 1);
         network.policy = s.action_planes ? take_layer(from, s.action_planes, s.policy_channels, 1)

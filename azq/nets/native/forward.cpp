@@ -2,7 +2,7 @@
 #include <array>
 #include <bit>
 
-#include "kernel.hpp"
+#include "winograd.hpp"
 
 namespace azq::nn {
 namespace {
@@ -38,10 +38,11 @@ void unpack(const Shape& shape, const std::uint8_t* packed, int count, Workspace
     }
 }
 
-/// Rounds each position's numbers (none negative) to whole ones, of which its largest is `most`; returns [cell][position][channel].
+/// Rounds each position's numbers (none negative) to whole ones, of which its largest is `most`; returns [cell][position][channel], of a
+/// board with `columns` within a frame of zeros.
 template <class Math>
-const typename Math::Quantum* quantise(const Map& in, int cells, int most, int count, Workspace& space) {
-    auto* out = reinterpret_cast<typename Math::Quantum*>(space.quanta.data());
+const typename Math::Quantum* quantise(const Map& in, int cells, int most, int count, Workspace& space, int columns = 0) {
+    auto* const first = reinterpret_cast<typename Math::Quantum*>(columns ? space.framed.data() : space.quanta.data());
     const float *from = in.at.data(), whole = static_cast<float>(most);
     const int stride = in.stride;
     std::array<float, kGroup> factors;
@@ -50,13 +51,14 @@ const typename Math::Quantum* quantise(const Map& in, int cells, int most, int c
         factors[static_cast<std::size_t>(p)] = largest > 0 ? whole / largest : 0.0F;
         space.worth[static_cast<std::size_t>(p)] = largest / whole;
     }
-    for (int cell = 0; cell < cells; ++cell)
-        for (int p = 0; p < count; ++p) {
-            const std::ptrdiff_t first = (static_cast<std::ptrdiff_t>(cell) * kGroup + p) * stride;
+    const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(kGroup) * stride;
+    for (int cell = 0; cell < cells; ++cell, from += next) {
+        const int place = columns ? cell + columns + 3 + cell / columns * 2 : cell;
+        for (int p = 0; p < count; ++p)
             for (int c = 0; c < stride; c += kLanes)
-                store_whole(out + first + c, rounded(load<Floats>(from + first + c) * factors[static_cast<std::size_t>(p)]));
-        }
-    return out;
+                store_whole(first + place * next + p * stride + c, rounded(load<Floats>(from + p * stride + c) * factors[static_cast<std::size_t>(p)]));
+    }
+    return first;
 }
 
 /// What stores a layer's numbers at one cell of a map.
@@ -87,7 +89,10 @@ void run_block_layer(const Shape& shape, const Layer& layer, const Map& in, Map&
     const auto run = [&]<class Math>(Math) {
         spread_over<Math>(shape, layer, quantise<Math>(in, shape.cells(), layer.most, count, space), in.stride, out, residual, space, count);
     };
-    layer.bytes ? run(Bytes{}) : run(Words{});
+    if (!layer.winograd) return layer.bytes ? run(Bytes{}) : run(Words{});
+    const std::int16_t* framed = quantise<Words>(in, shape.cells(), layer.most, count, space, shape.cols);
+    std::fill(out.largest.begin(), out.largest.end(), 0.0F);
+    run_winograd(layer, shape.rows, shape.cols, framed, count, space, store_at(layer, out, 0, space, true, residual));
 }
 
 /// Mean and largest of each squeezed channel over all cells: [position][means, then the largest].
@@ -213,6 +218,12 @@ Workspace::Workspace(const Network& n)
       place(map_of(1, std::max(n.policy.outputs, n.beyond.outputs))),
       value(map_of(1, n.value.outputs)),
       quanta(std::max({x.at.size(), squeezed.at.size(), pooled.at.size(), hidden.at.size()})) {
+    const auto cells = static_cast<std::size_t>((n.shape.rows + 2) * (n.shape.cols + 2)), cell = static_cast<std::size_t>(kGroup * x.stride);
+    if (std::any_of(n.blocks.begin(), n.blocks.end(), [](const Layer& layer) { return layer.winograd; })) {
+        framed.resize(cells * cell / 2);
+        at_points.resize(kPoints * cell);
+        point_sums.resize(kPoints * kGroup * 4 * kLanes);
+    }
     for (int plane = 0; plane < n.shape.planes; ++plane)
         for (int square = 0; square < n.shape.squares(); ++square)
             at_bit.push_back(n.shape.board ? static_cast<std::ptrdiff_t>(square) * kGroup * input_stride + plane : plane * n.shape.squares() + square);

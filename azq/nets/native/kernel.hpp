@@ -44,8 +44,8 @@ struct Store {
     }
 };
 
-template <class Math, int V>
-void run_tile(const Tile& tile, const Store& finish) {
+template <class Math, int V, class Finish>
+void run_tile(const Tile& tile, const Finish& finish) {
     constexpr int P = tile_positions(V);
     Ints sums[P][V] = {};
     const std::int32_t* weights = tile.weights;
@@ -71,6 +71,17 @@ void run_tile(const Tile& tile, const Store& finish) {
     for (int p = 0; p < P; ++p) finish.template operator()<V>(p, sums[p]);
 }
 
+/// A tile of 1 to 4 vectors.
+template <class Math, class Finish>
+void run_tile_of(int vectors, const Tile& tile, const Finish& finish) {
+    switch (vectors) {
+        case 1: run_tile<Math, 1>(tile, finish); break;
+        case 2: run_tile<Math, 2>(tile, finish); break;
+        case 3: run_tile<Math, 3>(tile, finish); break;
+        default: run_tile<Math, 4>(tile, finish); break;
+    }
+}
+
 /// One output location of a layer for the first `count` positions of a group. `taps` and `stride` count in whole numbers; `all` stores
 /// the first tile.
 template <class Math>
@@ -92,12 +103,7 @@ void run_layer(const Layer& layer, const typename Math::Quantum* const* taps, in
                                all.residual ? all.residual + at : nullptr,
                                all.largest ? all.largest + p * kLanes : nullptr,
                                all.stride};
-            switch (vectors) {
-                case 1: run_tile<Math, 1>(tile, finish); break;
-                case 2: run_tile<Math, 2>(tile, finish); break;
-                case 3: run_tile<Math, 3>(tile, finish); break;
-                default: run_tile<Math, 4>(tile, finish); break;
-            }
+            run_tile_of<Math>(vectors, tile, finish);
         }
         weights += static_cast<std::ptrdiff_t>(layer.taps) * layer.words() * vectors * kLanes;
         done += vectors;

@@ -7,7 +7,7 @@
 /// Numbers: every layer multiplies whole numbers and sums them exactly: y = sum * (scale * worth) + bias, in float32 without contraction,
 /// then the residual and relu. Weights have one scale an output; activations one a position, what 1 is worth, taken from the position's
 /// own largest activation, so that nothing has to be calibrated. The blocks of residual networks, nearly all of their work, multiply
-/// bytes; other layers 16 bits, of which activations have 12 and weights 11 where sums have room. Outputs are rounded to float16 by azq's
+/// bytes, by Winograd's way where a CPU multiplies them no faster than 16 bits; other layers 16 bits, of which activations have 12 and weights 11 where sums have room. Outputs are rounded to float16 by azq's
 /// own exp and rounding (azq/math.hpp). Every position is computed alone: its evaluation does not depend on the batch it comes in.
 ///
 /// Activations of a group: [cell][position][channel]. Weights of a layer: [output tile][tap][word][output], where a word of 32 bits is
@@ -50,7 +50,7 @@ struct Shape {
 /// A linear map over taps: y[o] = bias[o] + sum over taps t and inputs i of w[o, i, t] x[t][i].
 struct Layer {
     int inputs = 0, outputs = 0, taps = 0;
-    bool bytes = false;
+    bool bytes = false, winograd = false;  // winograd: `taps` are points of a tile (winograd.hpp)
     int most = 0;  // the largest whole activation that it takes
     std::vector<std::int32_t> weights;
     std::vector<float> scale, bias;
@@ -86,7 +86,9 @@ struct Workspace {
     int input_stride;
     std::vector<std::int16_t> input;
     Map x, h, squeezed, pooled, hidden, policy, place, value;  // place: logits of one cell, or of actions that lie nowhere
-    std::vector<std::int32_t> quanta;                          // one of them in whole numbers
+    std::vector<std::int32_t> quanta, framed;                  // one of them in whole numbers; within a frame of zeros
+    std::vector<std::int16_t> at_points;                       // activations of a tile at its points (winograd.hpp)
+    std::vector<std::uint32_t> point_sums;                     // and what they sum to
     std::array<float, kGroup> worth{};                         // of a position's whole 1
     std::vector<std::ptrdiff_t> at_bit;  // where an observation's bit goes in `input`, from its position's first channel on
 };

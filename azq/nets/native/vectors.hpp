@@ -25,6 +25,7 @@ inline constexpr int kLanes = 4;
 
 using Floats [[gnu::vector_size(4 * kLanes)]] = float;
 using Ints [[gnu::vector_size(4 * kLanes)]] = std::int32_t;
+using Wraps [[gnu::vector_size(4 * kLanes)]] = std::uint32_t;  // sums that may pass 32 bits on their way
 
 template <class Vector>
 inline Vector load(const void* from) {
@@ -40,6 +41,7 @@ inline float largest_of(Floats x) {
     return found;
 }
 /// Rounds numbers from 0 to 2^15 - 1 to whole ones, ties to even.
+inline Ints sum_of(Ints a, Ints b) { return std::bit_cast<Ints>(std::bit_cast<Wraps>(a) + std::bit_cast<Wraps>(b)); }
 inline Ints rounded(Floats x) {
     constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the whole number in the lowest bits
     return std::bit_cast<Ints>(x + kRound) - std::bit_cast<std::int32_t>(kRound);
@@ -70,12 +72,12 @@ struct Words {
 #if defined(AZQ_NN_AVX512)
         return std::bit_cast<Ints>(_mm512_dpwssd_epi32(std::bit_cast<__m512i>(sums), std::bit_cast<__m512i>(weights), _mm512_set1_epi32(inputs)));
 #elif defined(AZQ_NN_AVX2)
-        return sums + std::bit_cast<Ints>(_mm256_madd_epi16(std::bit_cast<__m256i>(weights), _mm256_set1_epi32(inputs)));
+        return sum_of(sums, std::bit_cast<Ints>(_mm256_madd_epi16(std::bit_cast<__m256i>(weights), _mm256_set1_epi32(inputs))));
 #elif defined(__wasm_simd128__)
-        return sums + std::bit_cast<Ints>(wasm_i32x4_dot_i16x8(std::bit_cast<v128_t>(weights), wasm_i32x4_splat(inputs)));
+        return sum_of(sums, std::bit_cast<Ints>(wasm_i32x4_dot_i16x8(std::bit_cast<v128_t>(weights), wasm_i32x4_splat(inputs))));
 #else
         const Ints low = (weights << 16) >> 16, high = weights >> 16;
-        return sums + low * static_cast<std::int16_t>(inputs) + high * (inputs >> 16);
+        return sum_of(sums, sum_of(low * static_cast<std::int16_t>(inputs), high * (inputs >> 16)));
 #endif
     }
 };
