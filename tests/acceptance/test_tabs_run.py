@@ -72,9 +72,8 @@ def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
 
 @pytest.mark.release
 def test_backgammon_is_learned_from_two_tabs_alone_beside_what_a_server_learns(tmp_path: Path) -> None:
-    """AZQ_TEST_MINUTES of each, on the cores of this machine: its curves are those of docs/research.md, as JSON in AZQ_TEST_CURVES."""
+    """AZQ_TEST_MINUTES of each, on the cores of this machine; with `-s` it prints the curves of docs/research.md."""
     curves = {who: curve_of(tmp_path / who, tabs) for who, tabs in {"two tabs": 2, "server": 0}.items()}
-    Path(os.environ.get("AZQ_TEST_CURVES", tmp_path / "curves.json")).write_text(json.dumps(curves, indent=1))
     for who, points in curves.items():
         print(f"\n{who}: seconds, CPU-seconds, games, millipoints lost a move")
         print(*("  {seconds:6.0f} {cpu_s:6.0f} {games:7} {millipoints:7.2f}".format(**point) for point in points), sep="\n")

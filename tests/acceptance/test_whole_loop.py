@@ -73,7 +73,6 @@ def test_two_thousand_five_hundred_steps_of_tic_tac_toe_hardly_lose(tmp_path: Pa
     assert done.returncode == 0, done.stdout + done.stderr
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["state"] == "finished"
-    assert last["weight_version"] >= 2
     agent = move_of(tmp_path, "ttt")
     told = azq(tmp_path, "move", "--run", "ttt", "--num-simulations", "32", stdin='{"actions": [4]}')
     assert json.loads(told.stdout)["action"] == agent([[4]])[0], told.stderr

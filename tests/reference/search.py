@@ -28,7 +28,6 @@ class Ply:
     visit_counts: NDArray[np.int32]
     q_values: NDArray[np.float32]
     simulations: int
-    num_nodes: int
 
 
 def plan_of(root: Chooser, settings: Settings, rng: Callable[[Purpose], Rng]) -> gumbel.Plan | None:
@@ -253,4 +252,4 @@ class ReferenceGame:
             visits[edge.action] = edge.visits
             if edge.visits > 0:
                 q_values[edge.action] = root.sign * edge.q
-        return Ply(decision, policy, visits, q_values, self._simulations, self._created)
+        return Ply(decision, policy, visits, q_values, self._simulations)
