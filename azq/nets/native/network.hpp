@@ -7,8 +7,8 @@
 /// Numbers: every layer multiplies whole numbers and sums them exactly: y = sum * (scale * worth) + bias, in float32 without contraction,
 /// then the residual and relu. Weights have one scale an output; activations one a position, what 1 is worth, taken from the position's
 /// own largest activation, so that nothing has to be calibrated. The blocks of residual networks, nearly all of their work, multiply
-/// bytes, by Winograd's way where a CPU multiplies them no faster than 16 bits; other layers 16 bits, of which activations have 12 and weights 11 where sums have room. Outputs are rounded to float16 by azq's
-/// own exp and rounding (azq/math.hpp). Every position is computed alone: its evaluation does not depend on the batch it comes in.
+/// bytes (winograd.hpp where a CPU has no products of bytes); other layers 16 bits, of which activations have 12 and weights 11 where sums
+/// have room. Outputs are rounded to float16 by azq's own exp and rounding (azq/math.hpp). A position's evaluation depends on no other.
 ///
 /// Activations of a group: [cell][position][channel]. Weights of a layer: [output tile][tap][word][output], where a word of 32 bits is
 /// as many neighbouring input channels as fit.

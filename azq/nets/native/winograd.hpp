@@ -154,15 +154,15 @@ inline void store_patch(const Patch& patch, const std::uint32_t* sums, int vecto
     constexpr std::uint32_t kThird = 0xAAAAAAABU;  // 3 times it is 1, in 32 bits
     const std::uint32_t inverse = (patch.rows == 2 ? 1U : kThird) * (patch.columns == 2 ? 1U : kThird);
     const std::ptrdiff_t cell = static_cast<std::ptrdiff_t>(kGroup) * all.stride;
-    std::uint32_t found[kLongest * kLongest * kLanes];
+    std::uint32_t outputs[kLongest * kLongest * kLanes];
     for (int p = 0; p < count; ++p) {
         Floats most = load<Floats>(all.largest + p * kLanes);
         for (int v = 0; v < width; v += kLanes) {
-            patch_from_points(patch, sums + p * width + v, static_cast<std::ptrdiff_t>(kGroup) * width, found);
+            patch_from_points(patch, sums + p * width + v, static_cast<std::ptrdiff_t>(kGroup) * width, outputs);
             const Floats scale = load<Floats>(all.scales + v) * all.worth[p], bias = load<Floats>(all.bias + v);
             for (int r = 0; r < patch.rows; ++r)
                 for (int c = 0; c < patch.columns; ++c) {
-                    const Ints sum = std::bit_cast<Ints>(load<Wraps>(found + (r * kLongest + c) * kLanes) * inverse) >> shift;
+                    const Ints sum = std::bit_cast<Ints>(load<Wraps>(outputs + (r * kLongest + c) * kLanes) * inverse) >> shift;
                     const std::ptrdiff_t at = (r * wide + c) * cell + p * all.stride + v;
                     Floats y = __builtin_convertvector(sum, Floats) * scale + bias;
                     if (all.residual) y = y + load<Floats>(all.residual + at);
