@@ -34,10 +34,10 @@ class LedgerRuns(ScriptClient):
             self.client.sadd(keys.RUNS, record.run)
         fingerprint = once.fingerprint if once else ""
         word, *answer = self.call("runs.create", record.run, fingerprint, *_stored(record), once=once)
+        with translate(self.client):
+            self.client.sadd(keys.RUNS, record.run)  # again: one of that name may just have been deleted, or the broker rolled back
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
-        with translate(self.client):
-            self.client.sadd(keys.RUNS, record.run)  # again: a run of that name may just have been deleted
         return (_new_run(fields_of(answer[0])), True) if word == "replayed" else (self.run(record.run), False)
 
     def first_run(self, name: str, once: RequestKey | None) -> RunView | None:
@@ -64,10 +64,8 @@ class LedgerRuns(ScriptClient):
         return self.read_all("runs.snapshot", run_snapshot)
 
     def mend(self, names: Sequence[str] | None = None) -> dict[str, list[str]]:
-        """Makes the keys of all runs, or of some, again what the rules leave there; what was wrong with which.
-
-        One round trip; counts and types alone where nothing is wrong.
-        """
+        """Makes the keys of all runs, or of some, again what the rules leave there; what was wrong with which. For the daemon."""
+        agree_on_schema(self.client, upgrade=True)  # a broker that was rolled back may have forgotten the mark
         repairs = self.read_all("mend.mend", lambda name, wrong: (name, sorted(map(text_of, wrong))), names)
         return {name: wrong for name, wrong in repairs if wrong}
 
@@ -84,6 +82,8 @@ class LedgerRuns(ScriptClient):
         word, *answer = self.call("runs.set_state", name, state.value, reason)
         if word == "conflict":
             raise StateConflict(f"run {name} is {text_of(answer[0])} and cannot become {state.value}; resume it first")
+        with translate(self.client):
+            self.client.sadd(keys.RUNS, name)  # a broker that was rolled back may have forgotten it
         return self.run(name)
 
     def update_run(self, record: RunRecord) -> RunView:

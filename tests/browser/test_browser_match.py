@@ -85,7 +85,6 @@ def test_two_tabs_play_a_match_to_its_end_and_every_ply_is_searched_again_to_the
             until(lambda: len(site.finished()) >= 2, "games of self-play")
             spec = MatchSpec("weights:2", "weights:1", GAMES, 32, 2, 9)
             job = site.ask(Job("", RUN, Kind.EVAL, "browser", games=GAMES, payload=encode(spec)))
-            pages[0].get_by_text("evaluation match, version 2 against 1").wait_for()
             until(lambda: site.ledger.job(job).state is JobState.DONE, "the match")
             count = len(site.finished())
             until(lambda: len(site.finished()) > count, "self-play after it")

@@ -206,12 +206,6 @@ def test_a_holder_elsewhere_or_alive_is_believed(plane: Plane) -> None:
         lock.let_go()
 
 
-def test_a_daemon_that_lost_the_lock_stops_ticking(plane: Plane) -> None:
-    plane.client.set(keys.DAEMON, "beta:2:0")
-    with pytest.raises(StateConflict):
-        plane.loop.tick()
-
-
 def test_a_spent_budget_ends_the_run_and_then_tells_machines_to_end(plane: Plane) -> None:
     plane.loop.budget = BudgetConfig(money=1.0)
     plane.loop.fleet = Fleet("0", "", "", "redis", 20.0, 2.0, 8.0, 0)

@@ -14,7 +14,7 @@ from azq.errors import AccessRefused, BrokerUnavailable
 from azq.ledger.types import Lease
 from azq.status.conditions import read_mended
 from azq.wire import acl, keys
-from azq.wire.connect import connect, translate
+from azq.wire.connect import agree_on_schema, connect, translate
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job
 
@@ -170,7 +170,7 @@ def test_what_meets_a_wrong_key_has_changed_nothing_and_goes_through_once_that_i
 
 
 def test_one_call_a_run_looks_at_types_and_counts_alone(world: World) -> None:
-    """What the daemon asks every few ticks, in one round trip: no game is read where all is well."""
+    """What the daemon asks every few ticks, a look at the schema beside it: no game is read where all is well."""
     client = world.ledger.client
     world.ledger.mend(["r"])
     before = client.info("commandstats")
@@ -182,3 +182,9 @@ def test_one_call_a_run_looks_at_types_and_counts_alone(world: World) -> None:
     assert sum(called.values()) <= 50, called
     assert not {"hkeys", "lrange"} & set(called) - {"lrange"}
     assert called["lrange"] == 1, "the ended jobs"
+
+
+def test_the_schema_that_a_rolled_back_broker_forgot_is_marked_again(world: World) -> None:
+    world.ledger.client.delete(keys.SCHEMA)
+    world.ledger.mend()
+    agree_on_schema(world.ledger.client)

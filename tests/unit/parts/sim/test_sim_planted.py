@@ -1,4 +1,4 @@
-"""Faults planted in a copy of azq's protocol: the simulation finds them, within a minute of CPU time each."""
+"""Faults planted in a copy of azq's protocol: the simulation finds them, within a minute of CPU time each on an idle core."""
 
 from __future__ import annotations
 
@@ -15,23 +15,20 @@ from azq import _core
 
 ROOT = Path(__file__).parents[4]
 PLANTED = sorted((ROOT / "tests" / "sim" / "planted").glob("*.patch"))
-MOST_CPU_S = 60
 COPIED = ("azq", "workers", "daemon")
 # Without site's hooks, of which an editable install is one, so that the copy is what is imported.
-SEARCH = f"""
-import logging, time
+SEARCH = """
+import logging
 from azq import logs
 from azq.parts.sim.faults import plan
 from azq.parts.sim.simulation import simulate
 
 logs.setup("sim", level=logging.CRITICAL)
-seed = 0
-while time.process_time() < {MOST_CPU_S}:
+for seed in range(600):
     outcome = simulate(seed, plan(seed, 1.0, 30.0), 30.0)
     if outcome.failed:
         print("seed", seed, outcome.stuck, *outcome.wrong)
         break
-    seed += 1
 """
 
 
