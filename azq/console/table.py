@@ -230,7 +230,7 @@ def _selfplay(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "mean batch", f"{status.mean_batch:.0f}"
     yield "open games", str(status.open_games)
     yield "policy lag", f"{status.policy_lag:.1f}"
-    yield "jobs", f"{status.jobs_leased} + {status.jobs_queued} queued"
+    yield "jobs", f"{status.jobs_leased} ({status.jobs_queued} queued)"
     yield "balance", "self-play paused" if status.selfplay_stalled else "learner waits" if status.learner_waiting else "OK"
 
 

@@ -74,7 +74,7 @@ def test_time_left_and_cost_are_shown_where_they_are_known() -> None:
 def test_a_figure_stays_on_its_line_in_eighty_columns() -> None:
     busy = dataclasses.replace(status(), jobs_leased=24, jobs_queued=120, selfplay_stalled=True)
     lines = drawn(table.panel(busy), 80).splitlines()
-    assert "24 + 120 queued" in next(line for line in lines if " jobs " in line)
+    assert "24 (120 queued)" in next(line for line in lines if " jobs " in line)
     assert "self-play paused" in next(line for line in lines if " balance " in line)
 
 
