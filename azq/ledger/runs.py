@@ -30,15 +30,18 @@ class LedgerRuns(ScriptClient):
         check_run_name(record.run)
         agree_on_schema(self.client)
         self.pin(record.run, once)
-        with translate(self.client):
-            self.client.sadd(keys.RUNS, record.run)
+        self._list(record.run)
         fingerprint = once.fingerprint if once else ""
         word, *answer = self.call("runs.create", record.run, fingerprint, *_stored(record), once=once)
-        with translate(self.client):
-            self.client.sadd(keys.RUNS, record.run)  # again: one of that name may just have been deleted, or the broker rolled back
+        self._list(record.run)  # again: one of that name may just have been deleted, or the broker rolled back
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
         return (_new_run(fields_of(answer[0])), True) if word == "replayed" else (self.run(record.run), False)
+
+    def _list(self, name: str) -> None:
+        """Names a run among all runs."""
+        with translate(self.client):
+            self.client.sadd(keys.RUNS, name)
 
     def first_run(self, name: str, once: RequestKey | None) -> RunView | None:
         """The run that was created under this key, as it was then; None where none was. Raises `KeyReused`."""
@@ -82,8 +85,7 @@ class LedgerRuns(ScriptClient):
         word, *answer = self.call("runs.set_state", name, state.value, reason)
         if word == "conflict":
             raise StateConflict(f"run {name} is {text_of(answer[0])} and cannot become {state.value}; resume it first")
-        with translate(self.client):
-            self.client.sadd(keys.RUNS, name)  # a broker that was rolled back may have forgotten it
+        self._list(name)  # a broker that was rolled back may have forgotten it
         return self.run(name)
 
     def update_run(self, record: RunRecord) -> RunView:

@@ -189,9 +189,7 @@ class RunCost:
     ends_money: float | None  # what it will have cost then
 
     def as_text(self, run: str) -> list[str]:
-        paid = [f"{part.money:,.2f}" + (" + ?" if part.unpriced_hours else "") for part in self.components]
-        parts = zip(self.components, paid, strict=True)
-        lines = [f"{part.name:<28} {_of(part):<24} {part.hours:>9.2f} h {cost:>12}" for part, cost in parts]
+        lines = [f"{part.name:<28} {_of(part):<24} {part.hours:>9.2f} h {_priced(part):>12}" for part in self.components]
         lines.append(
             f"{run}: {self.money:,.2f} {self.currency} so far, {self.machine_hours:.2f} machine-hours, {self.per_hour:,.2f} an hour now"
         )
@@ -238,3 +236,7 @@ def _parts(spending: Spending) -> tuple[CostPart, ...]:
 
 def _of(part: CostPart) -> str:
     return f"{part.machines} x {part.kind or 'unnamed kind'}"
+
+
+def _priced(part: CostPart) -> str:
+    return f"{part.money:,.2f}" + (" + ?" if part.unpriced_hours else "")
