@@ -68,9 +68,9 @@ def concerns(beat: Heartbeat, run: str) -> bool:
 
 
 def profile_of(looks: Sequence[Look], run: str) -> tuple[RoleProfile, ...]:
-    """The roles that said anything of the run; figures are means over looks, a heartbeat that was seen before counts once.
+    """The roles that work for the run; figures are means over looks, a heartbeat that was seen before counts once.
 
-    Raises `NotFound` where no process says anything of it.
+    Raises `NotFound` where no process works for it.
     """
     figures: dict[str, dict[str, dict[int, dict[str, float]]]] = {role: {} for role in OF_ROLE}
     for sample in looks:

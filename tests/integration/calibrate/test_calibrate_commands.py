@@ -89,21 +89,21 @@ def test_what_would_not_fit_is_said_before_it_is_taken(tmp_path: Path) -> None:
     assert "plays connect_four" not in complaint
 
 
-def said_until_ctrl_c(process: subprocess.Popen[str], sign: str) -> str:
+def interrupted_output(process: subprocess.Popen[str], sign: str) -> str:
     """Interrupts a command once it has begun a line so, and waits until all that it started has ended."""
     assert process.stderr is not None
     while (line := process.stderr.readline()) and not line.startswith(sign):
         pass
     family = until(lambda: found if len(found := descendants(process.pid)) >= 3 else [], "two brokers and an inference worker")
     os.kill(process.pid, signal.SIGINT)
-    said, _ = process.communicate(timeout=PATIENCE_S)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == ExitCode.INTERRUPTED
     until(lambda: not any(map(alive, family)), "the end of what it started")
-    return said
+    return output
 
 
 def test_ctrl_c_ends_an_estimate_and_all_that_it_started(tmp_path: Path) -> None:
-    said_until_ctrl_c(started(tmp_path, "estimate", "tic_tac_toe", "--seconds", "300"), "plays")
+    interrupted_output(started(tmp_path, "estimate", "tic_tac_toe", "--seconds", "300"), "plays")
 
 
 @pytest.mark.parametrize("evaluator", ["stream", "local"])
@@ -122,6 +122,6 @@ def test_a_waste_of_games_is_found_and_written(tmp_path: Path, evaluator: str) -
 
 
 def test_ctrl_c_writes_nothing_and_ends_all_that_it_started(tmp_path: Path) -> None:
-    said = said_until_ctrl_c(started(tmp_path, "tune", "tic_tac_toe", "--seconds", "300", "--evaluator", "stream"), "1 of about")
+    said = interrupted_output(started(tmp_path, "tune", "tic_tac_toe", "--seconds", "300", "--evaluator", "stream"), "1 of about")
     assert "interrupted: nothing is chosen, nothing written" in said
     assert list(tmp_path.iterdir()) == []
