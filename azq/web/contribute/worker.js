@@ -128,14 +128,17 @@ function leave(which) {
   tables = tables.filter((each) => !which(each));
 }
 
+/** Slots that a table may fill while others play their games to the end. */
+const room = (each) => tables.reduce((left, other) => left - (other === each ? 0 : other.table.playing.length), each.table.slots.length);
+
 /** Whether there was anything to search, in a match or else in self-play: one leaf of each tree, and the games that ended with it. */
 async function step() {
   const match = matches.find((each) => each.table.all.length);
-  const some = tables.filter(({ table }) => table.all.length);
+  const some = tables.filter((each) => each.table.playing.length || (each.table.waiting.length && room(each) > 0));
   const whose = match ?? some[turn++ % some.length];
   if (!whose) return false;
-  const at = whose.table, others = match ? [] : some.filter((each) => each !== whose);
-  const leaves = at.collect(at.slots.length - others.reduce((sum, { table }) => sum + table.playing.length, 0));
+  const at = whose.table;
+  const leaves = at.collect(match ? at.slots.length : room(whose));
   if (leaves) await (match ? at.evaluateByMover(match.networks, leaves) : at.evaluate(whose.used, leaves));
   counts.evaluations += leaves;
   const ended = at.harvest();
