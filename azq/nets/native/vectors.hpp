@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #elif defined(__wasm_simd128__)
 #include <wasm_simd128.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 namespace azq::nn {
@@ -60,6 +62,8 @@ inline void store_whole(Quantum* to, Ints x) {
 #elif defined(__wasm_simd128__)
     const auto all = std::bit_cast<v128_t>(x);
     wasm_v128_store64_lane(to, wasm_i16x8_narrow_i32x4(all, all), 0);
+#elif defined(__ARM_NEON)
+    vst1_s16(to, vmovn_s32(std::bit_cast<int32x4_t>(x)));
 #else
     for (int i = 0; i < kLanes; ++i) to[i] = static_cast<Quantum>(x[i]);
 #endif
@@ -75,6 +79,9 @@ struct Words {
         return sum_of(sums, std::bit_cast<Ints>(_mm256_madd_epi16(std::bit_cast<__m256i>(weights), _mm256_set1_epi32(inputs))));
 #elif defined(__wasm_simd128__)
         return sum_of(sums, std::bit_cast<Ints>(wasm_i32x4_dot_i16x8(std::bit_cast<v128_t>(weights), wasm_i32x4_splat(inputs))));
+#elif defined(__ARM_NEON)
+        const auto pairs = std::bit_cast<int16x8_t>(weights), pair = vreinterpretq_s16_s32(vdupq_n_s32(inputs));
+        return sum_of(sums, std::bit_cast<Ints>(vpaddq_s32(vmull_s16(vget_low_s16(pairs), vget_low_s16(pair)), vmull_high_s16(pairs, pair))));
 #else
         const Ints low = (weights << 16) >> 16, high = weights >> 16;
         return sum_of(sums, sum_of(low * static_cast<std::int16_t>(inputs), high * (inputs >> 16)));
