@@ -131,9 +131,12 @@ export class Crew {
       this.#renew();
       this.on.loaded(loaded, this.#hands.every((each) => each.loaded === loaded.version));
     }
-    if (unfit?.match) for (const [uid, game] of hand.games) if (game.bout === hand.bout) hand.games.delete(uid);
-    if (unfit && !unfit.match) this.#models.delete(unfit.version);
-    if (unfit) this.on.unfit(unfit);
+    if (unfit) {
+      const ended = ({ bout, plan }) => (unfit.match ? bout === hand.bout : plan?.version === unfit.version);
+      for (const [uid, game] of hand.games) if (ended(game)) hand.games.delete(uid);
+      if (!unfit.match) this.#models.delete(unfit.version);
+      this.on.unfit(unfit);
+    }
     if (failed) this.on.failed(failed);
   }
 

@@ -1,4 +1,4 @@
-"""A tab's Web Worker, in Node: what it plays when versions follow each other."""
+"""A tab's Web Workers, in Node: what they play when versions follow each other."""
 
 from __future__ import annotations
 
@@ -46,3 +46,19 @@ def test_a_game_of_a_new_version_that_waits_for_a_slot_does_not_slow_the_old_one
     played = json.loads(node(WORKER.format(web=WEB, frame=frame)))
     assert sorted(played["finished"]) == [7, 8]
     assert played["rests"] < 3  # while it reads its messages; not one for each leaf of the game that has the slot
+
+
+CREW = """
+    const {{ Crew }} = await import("{web}/contribute/crew.js"), workers = [];
+    globalThis.Worker = class {{ constructor() {{ workers.push(this); }} postMessage() {{}} }};
+    const crew = new Crew(new Uint8Array(), {{ unfit() {{}} }});
+    crew.start({{ workers: 1, games: 2, backend: "wasm" }});
+    for (const version of [1, 2]) crew.use({{ version, sha256: `${{version}}` }});
+    crew.hand([{{ uid: 7, plan: {{ version: 1 }} }}, {{ uid: 8, plan: {{ version: 2 }} }}]);
+    workers[0].onmessage({{ data: {{ unfit: {{ version: 2, reason: "values are off" }} }} }});
+    console.log(JSON.stringify([crew.playing, crew.versions]));
+"""
+
+
+def test_games_of_a_network_that_fails_its_test_are_given_back() -> None:
+    assert json.loads(node(CREW.format(web=WEB))) == [[7], [1]]
