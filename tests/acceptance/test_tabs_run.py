@@ -71,6 +71,7 @@ def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.release
+@pytest.mark.timeout(120 * MINUTES + 900)
 def test_backgammon_is_learned_from_two_tabs_alone_beside_what_a_server_learns(tmp_path: Path) -> None:
     """AZQ_TEST_MINUTES of each, on the cores of this machine; with `-s` it prints the curves of docs/research.md."""
     curves = {who: curve_of(tmp_path / who, tabs) for who, tabs in {"two tabs": 2, "server": 0}.items()}

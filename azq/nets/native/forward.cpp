@@ -182,6 +182,13 @@ void board_heads(const Network& n, Workspace& space, int count) {
     run_dense(n.value, &hidden, space.hidden.stride, space.value, false, space, count);
 }
 
+/// The first layer.
+void run_stem(const Network& n, Workspace& space, int count) {
+    if (n.shape.board) return spread_over<Words>(n.shape, n.stem, space.input.data(), space.input_stride, space.x, nullptr, space, count);
+    std::fill(space.x.largest.begin(), space.x.largest.end(), 0.0F);
+    run_sparse(n.stem, space.input.data(), space.input_stride, count, store_at(n.stem, space.x, 0, space, true));
+}
+
 /// Policy and value of a perceptron.
 void dense_heads(const Network& n, Workspace& space, int count) {
     const std::int16_t* whole = quantise<Words>(space.x, 1, std::min(n.policy.most, n.value.most), count, space);
@@ -235,7 +242,7 @@ void forward(const Network& n, Workspace& space, const std::uint8_t* packed, std
         const int now = static_cast<int>(std::min<std::size_t>(kGroup, count - done));
         unpack(shape, packed + done * static_cast<std::size_t>(shape.packed_size()), now, space);
         space.worth.fill(kInputWorth);
-        spread_over<Words>(shape, n.stem, space.input.data(), space.input_stride, space.x, nullptr, space, now);
+        run_stem(n, space, now);
         for (std::size_t b = 0; b + 1 < n.blocks.size(); b += 2) {
             run_block_layer(shape, n.blocks[b], space.x, space.h, nullptr, space, now);
             run_block_layer(shape, n.blocks[b + 1], space.h, space.x, &space.x, space, now);

@@ -28,6 +28,13 @@ struct Store {
     float* largest;         // null: without relu
     int stride;
 
+    /// What stores from a position and an output on.
+    Store from(int position, int output) const {
+        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(position) * stride + output;
+        return {scales + output, bias + output, worth + position, out + at, residual ? residual + at : nullptr,
+                largest ? largest + position * kLanes : nullptr, stride};
+    }
+
     template <int V>
     void operator()(int position, const Ints* sums) const {
         const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(position) * stride;
@@ -71,14 +78,14 @@ void run_tile(const Tile& tile, const Finish& finish) {
     for (int p = 0; p < P; ++p) finish.template operator()<V>(p, sums[p]);
 }
 
-/// A tile of 1 to 4 vectors.
-template <class Math, class Finish>
-void run_tile_of(int vectors, const Tile& tile, const Finish& finish) {
+/// Runs what is made for a number of vectors, of 1 to 4.
+template <class Run>
+void with_vectors(int vectors, const Run& run) {
     switch (vectors) {
-        case 1: run_tile<Math, 1>(tile, finish); break;
-        case 2: run_tile<Math, 2>(tile, finish); break;
-        case 3: run_tile<Math, 3>(tile, finish); break;
-        default: run_tile<Math, 4>(tile, finish); break;
+        case 1: run.template operator()<1>(); break;
+        case 2: run.template operator()<2>(); break;
+        case 3: run.template operator()<3>(); break;
+        default: run.template operator()<4>(); break;
     }
 }
 
@@ -95,18 +102,35 @@ void run_layer(const Layer& layer, const typename Math::Quantum* const* taps, in
             for (int t = 0; t < layer.taps; ++t)
                 inputs[t] = taps[t] ? reinterpret_cast<const std::byte*>(taps[t] + static_cast<std::ptrdiff_t>(p) * stride) : nullptr;
             const Tile tile{inputs, layer.taps, layer.words(), stride * static_cast<int>(sizeof(typename Math::Quantum)), weights};
-            const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(p) * all.stride + first;
-            const Store finish{all.scales + first,
-                               all.bias + first,
-                               all.worth + p,
-                               all.out + at,
-                               all.residual ? all.residual + at : nullptr,
-                               all.largest ? all.largest + p * kLanes : nullptr,
-                               all.stride};
-            run_tile_of<Math>(vectors, tile, finish);
+            with_vectors(vectors, [&]<int V> { run_tile<Math, V>(tile, all.from(p, first)); });
         }
         weights += static_cast<std::ptrdiff_t>(layer.taps) * layer.words() * vectors * kLanes;
         done += vectors;
+    }
+}
+
+/// A layer without taps for positions whose numbers are mostly 0: only words that hold another one are multiplied.
+inline void run_sparse(const Layer& layer, const std::int16_t* inputs, int stride, int count, const Store& all) {
+    std::vector<int> places(static_cast<std::size_t>(layer.words()));
+    for (int p = 0; p < count; ++p, inputs += stride) {
+        std::size_t held = 0;
+        const auto word = [&](int place) { return load<std::int32_t>(inputs + 2 * place); };
+        for (int place = 0; place < layer.words(); ++place)
+            if (word(place)) places[held++] = place;
+        const std::int32_t* weights = layer.weights.data();
+        for (int done = 0; done < layer.vectors();) {
+            const int vectors = tile_vectors(layer.vectors() - done);
+            with_vectors(vectors, [&]<int V> {
+                Ints sums[V] = {};
+                for (std::size_t i = 0; i < held; ++i)
+#pragma GCC unroll 4
+                    for (int v = 0; v < V; ++v)
+                        sums[v] = Words::add(sums[v], load<Ints>(weights + (places[i] * V + v) * kLanes), word(places[i]));
+                all.from(p, done * kLanes).template operator()<V>(0, sums);
+            });
+            weights += static_cast<std::ptrdiff_t>(layer.words()) * vectors * kLanes;
+            done += vectors;
+        }
     }
 }
 

@@ -190,7 +190,7 @@ inline void run_winograd(const Layer& layer, int rows, int columns, const std::i
                     for (int p = 0; p < count; p += step) {
                         const auto* in = reinterpret_cast<const std::byte*>(space.at_points.data() + point * cell + p * stride);
                         const Tile tile{&in, 1, layer.words(), all.stride * 2, weights};
-                        run_tile_of<Words>(vectors, tile, Keep{space.point_sums.data() + (point * kGroup + p) * width});
+                        with_vectors(vectors, [&]<int V> { run_tile<Words, V>(tile, Keep{space.point_sums.data() + (point * kGroup + p) * width}); });
                     }
                 }
                 const std::ptrdiff_t at = (patch.row * columns + patch.column) * cell + done * kLanes;

@@ -34,6 +34,7 @@ def test_networks_on_arm_evaluate_to_the_golden_bits(tmp_path: Path) -> None:
 
     def hash_on_arm(name: str) -> str:
         files = [str(tmp_path / f"{name}.{suffix}") for suffix in ("whole", "positions")]
-        return hash_of([np.frombuffer(subprocess.run([emulator, str(program), *files], check=True, capture_output=True).stdout, np.float16)])
+        done = subprocess.run([emulator, str(program), *files], check=True, capture_output=True)
+        return hash_of([np.frombuffer(done.stdout, np.float16)])
 
     assert {name: hash_on_arm(name) for name in GOLDEN} == GOLDEN
