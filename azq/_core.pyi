@@ -236,7 +236,7 @@ class Search:
         """Of a spent search; under PUCT also of one under way, from its first simulation on. RuntimeError where there is none."""
 
     def play(self, slot: int, action: int) -> None:
-        """Without autoplay: applies an action (anyone's), keeps its subtree, and searches on if the game is not over."""
+        """Applies an action (anyone's), keeps its subtree, and searches on if the game is not over; in autoplay chance follows."""
     def state(self, slot: int) -> State: ...
     def tree(self, slot: int) -> dict[str, NDArray[Any]]:
         """The whole tree of N nodes in the order of their creation; values and bounds are player 0's (sampled games: the actor's).

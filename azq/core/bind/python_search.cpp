@@ -235,7 +235,6 @@ RootStatistics PySearch::result(int slot) {
 void PySearch::play(int slot, int action) {
     check_filled(slot);
     check_still(slot);
-    if (autoplay_) raise_runtime("play: this search plays by itself (autoplay)");
     const std::unique_ptr<AnyState> state = search_->state(slot);
     if (!state->is_legal(action)) {
         const std::string ply = std::to_string(search_->record(slot).plies());

@@ -6,6 +6,7 @@ Letters: T plies, A actions, V values.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,18 +123,27 @@ def _check_version(order: SearchOrder, versions: NDArray[np.uint32], handed: int
 
 
 def _returns(order: SearchOrder, game: Returned, actions: NDArray[np.uint16], given: int, searched: NDArray[np.intp]) -> tuple[float, ...]:
-    """The result. Dice, cards and random openings follow from the game's luck: each run of plies without a search is dealt again.
+    """The result. Dice, cards and random openings follow from the game's luck: they are dealt again around the contributor's own plies.
 
-    What was handed out is as it was handed out; `searched` are the places of the contributor's own plies.
+    What was handed out is as it was handed out; `searched` are the places of those plies.
     """
+    uid, luck = game.record.uid, game.luck or luck_of(game.record.uid)
     search = _core.Search(order.game, order.config(1), num_slots=1, seed=order.seed, autoplay=True)
-    uid, ends = game.record.uid, [*searched.tolist(), len(actions)]
-    for first, last in zip([given, *(end + 1 for end in ends)], ends, strict=False):
-        search.start(0, game.luck or luck_of(uid), actions[:first])
-        if not np.array_equal(search.record(0).actions, actions[:last]):
-            raise Implausible(f"its dice, cards or opening from ply {first} on are not those of game {uid}")
-        if last < len(actions):
-            search.clear(0)
+    search.start(0, luck, actions[:given])
+    begun = len(search.record(0).actions)  # with what the game begins with
+    with suppress(IllegalActionError):  # what was dealt is not what the next of them answers
+        for ply in searched.tolist():
+            search.play(0, int(actions[ply]))
+    dealt = search.record(0).actions
+    if not np.array_equal(dealt, actions) or not np.array_equal(searched, _decisions(order.game, actions, begun)):
+        least = min(len(dealt), len(actions))
+        first = next(iter(np.flatnonzero(dealt[:least] != actions[:least])), least)
+        raise Implausible(f"its dice, cards or opening from ply {first} on are not those of game {uid}")
     if not search.finished_slots():
         raise Implausible(f"it is not over after {len(actions)} plies")
     return tuple(search.record(0).returns.tolist())
+
+
+def _decisions(game: _core.Game, actions: NDArray[np.uint16], first: int) -> NDArray[np.intp]:
+    """The plies from `first` on at which players moved."""
+    return np.flatnonzero(game.replay(actions)[2][first:] >= 0) + first

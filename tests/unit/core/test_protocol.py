@@ -190,10 +190,14 @@ def test_playing_from_outside(guided: Search) -> None:
         guided.run_uniform(10)
 
 
-def test_autoplay_does_not_let_others_play(search: Search) -> None:
+def test_in_autoplay_chance_follows_an_action_that_others_play() -> None:
+    search = Search(games.load("backgammon"), SETTINGS.core(), num_slots=2, seed=1, autoplay=True)
     search.start(0, 5, NO_ACTIONS)
-    with pytest.raises(RuntimeError, match="plays by itself"):
-        search.play(0, 3)
+    dealt = search.record(0).actions.tolist()
+    search.play(0, search.state(0).legal_actions()[0])
+    assert search.record(0).actions.tolist()[: len(dealt)] == dealt
+    assert not search.state(0).is_chance_node()
+    assert not search.record(0).simulations.any()
     with pytest.raises(IndexError, match="slot 2"):
         search.clear(2)
 

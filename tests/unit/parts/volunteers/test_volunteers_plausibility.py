@@ -110,6 +110,23 @@ def test_a_game_under_another_number_has_the_wrong_luck(name: str) -> None:
         check(order, returned(other, terms=games[0].terms))
 
 
+def test_a_search_claimed_for_a_ply_of_the_opening_in_place_of_the_next_is_refused() -> None:
+    """With one random ply and the same column twice the actions alone fit: the luck says that the second ply was searched."""
+    order = order_of("connect_four", num_simulations=4)
+    games = games_of(order, TinyNetworks(order.game), range(1, 65))
+    game, found = next(
+        (game, found)
+        for game in games
+        for found in [arrays(order, game)]
+        if found["simulations"].tolist()[:2] == [0, 4] and found["actions"][0] == found["actions"][1]
+    )
+    swapped = {name: array for name, array in found.items() if name != "actions"}
+    for array in swapped.values():
+        array[[0, 1]] = array[[1, 0]]
+    with pytest.raises(Implausible, match="opening"):
+        check(order, with_arrays(game, **swapped))
+
+
 def test_given_plies_are_nobodys_to_be_judged_by() -> None:
     game = C4_GAMES[0]
     found = arrays(C4_ORDER, game)
