@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from azq.parts.sim import keyspace, streams
 from azq.parts.sim.client import Command
 from azq.parts.sim.keyspace import Keyspace, Reply
 from azq.parts.sim.scripts import as_bytes, shared
 
+Refusal: TypeAlias = Callable[[], ResponseError]
 LoggedCommand: TypeAlias = tuple[int, bytes, Sequence[bytes]]  # when it ran (ms), its name and its arguments
 
 WRITES = {**keyspace.CHANGES, **streams.CHANGES}
 COMMANDS = {name.encode(): (command, name in WRITES) for name, command in {**keyspace.LOOKUPS, **streams.LOOKUPS, **WRITES}.items()}
+# Those that a server without memory takes; others it refuses, but in a script that has written something before.
+FREEING = frozenset(b"DEL UNLINK EXPIRE RENAME HDEL SREM ZREM LREM LPOP RPOP XDEL XREADGROUP XACK XAUTOCLAIM".split())
+FULL = partial(OutOfMemoryError, "command not allowed when used memory > 'maxmemory'.")
+READ_ONLY = partial(ReadOnlyError, "You can't write against a read only replica.")
 REWRITE_AFTER = 300  # units of the file, which come to some ten seconds
 
 
@@ -26,6 +32,7 @@ class Broker:
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self.keys = Keyspace()
+        self.refusal: Refusal | None = None  # of commands that write: `FULL`, `READ_ONLY`
         self._scripts = shared()
         self._loaded: set[bytes] = set()
         self._base = Keyspace()
@@ -34,6 +41,8 @@ class Broker:
 
     def exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
         """The answers to commands that run as one unit or one by one; an error takes the place of its answer."""
+        if atomic and self.refusal:  # it queues none for later: azq's transactions all write
+            return [self.refusal() for _ in commands]
         return self._transact(commands) if atomic else [self._transact([command])[0] for command in commands]
 
     def _transact(self, commands: Sequence[Command]) -> list[Reply]:
@@ -83,6 +92,8 @@ class Broker:
         if name not in COMMANDS:
             raise ResponseError(f"ERR unknown command '{name.decode()}'")
         command, writes = COMMANDS[name]
+        if writes and self.refusal and (self.refusal is READ_ONLY or not (self._unit or name in FREEING)):
+            raise self.refusal()
         reply = command(self.keys, *arguments)
         if writes:
             self._unit.append((self.keys.now_ms, name, arguments))

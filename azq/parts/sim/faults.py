@@ -9,7 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq.errors import ConfigError
+from azq.parts.sim.actors import RUN
+from azq.parts.sim.broker import FULL, READ_ONLY, Refusal
+from azq.parts.sim.streams import Stream
 from azq.parts.sim.world import SECOND, Actor
+from azq.wire import keys
 
 if TYPE_CHECKING:
     from azq.parts.sim.network import SimulatedNetwork
@@ -62,6 +66,20 @@ def _fill_disk(sim: SeedRun, _: Actor, amount: float) -> None:
     sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, sim.free_disk)
 
 
+def _refuse_writes(sim: SeedRun, _: Actor, amount: float, why: Refusal) -> None:
+    sim.network.broker.refusal = why
+    sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, partial(_take_writes, sim))
+
+
+def _take_writes(sim: SeedRun) -> None:
+    """Where there was no memory, as soon as games that wait for the learner take none."""
+    broker = sim.network.broker
+    if broker.refusal is FULL and broker.keys.get(keys.samples(RUN).encode(), Stream).ids:
+        sim.world.at(sim.world.monotonic() + 1.0, partial(_take_writes, sim))
+    else:
+        broker.refusal = None
+
+
 def _end_learners(sim: SeedRun, *then: Callable[[], None]) -> None:
     """What is done to their disk comes after their end: they read their log when they start."""
     for actor in sim.world.actors:
@@ -83,6 +101,8 @@ KINDS: dict[str, tuple[Callable[[SeedRun, Actor, float], None], int]] = {
     "broker_restart": (_lose_broker, 1),
     "broker_rollback": (partial(_lose_broker, lag_s=FILE_LAG_S), 1),
     "broker_restored": (partial(_lose_broker, lag_s=AGE_OF_COPY_S), 1),
+    "broker_full": (partial(_refuse_writes, why=FULL), 1),
+    "broker_read_only": (partial(_refuse_writes, why=READ_ONLY), 1),
     "message_lost": (lambda sim, _, __: sim.delivery.trouble.append(()), 2),
     "message_doubled": (lambda sim, _, __: sim.delivery.trouble.append((0.0, 0.0)), 3),
     "message_delayed": (lambda sim, _, amount: sim.delivery.trouble.append((LONGEST_DELAY_S * amount,)), 2),

@@ -69,16 +69,17 @@ class QueuedMessage:
 class Delivery:
     """Celery: messages of one queue."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, broker: Broker) -> None:
         self.world = world
+        self.broker = broker
         self.messages: list[QueuedMessage] = []
         self.trouble: list[Sequence[float]] = []  # of the next messages: after how many seconds each copy of it comes
 
     def publish(self, view: JobView, _game: str = "") -> None:
         """As `azq.queue.publish`. Raises `BrokerUnavailable`."""
         cut = self.world.send(f"publish {view.job.job_id} {view.attempt}")
-        if cut == "before":
-            raise BrokerUnavailable("the connection was cut")
+        if cut == "before" or self.broker.refusal:
+            raise BrokerUnavailable("the connection was cut, or the broker takes no writes")
         for late_s in self.trouble.pop(0) if self.trouble else (0.0,):
             self.messages.append(QueuedMessage(view.job.job_id, view.attempt, self.world.now_ns + round(late_s * SECOND)))
         if cut:
@@ -87,7 +88,7 @@ class Delivery:
     def take(self) -> QueuedMessage | None:
         """A message for the actor that runs, in any order; it comes again where that one dies before it acknowledges."""
         visible = [message for message in self.messages if message.visible_ns <= self.world.now_ns]
-        if not visible:
+        if not visible or self.broker.refusal:
             return None
         message = self.world.rng.choice(visible)
         message.visible_ns = self.world.now_ns + round(VISIBLE_AGAIN_S * SECOND)
@@ -95,7 +96,7 @@ class Delivery:
         return message
 
     def acknowledge(self, message: QueuedMessage) -> None:
-        if message in self.messages:
+        if message in self.messages and not self.broker.refusal:
             self.messages.remove(message)
 
     def lose(self) -> None:

@@ -75,7 +75,7 @@ class SeedRun:
         self.world: World = World(seed, trace=trace or until > 0)
         self.world.until, self.world.stop = until, partial(_stop, self)
         self.network: SimulatedNetwork = SimulatedNetwork(self.world)
-        self.delivery: Delivery = Delivery(self.world)
+        self.delivery: Delivery = Delivery(self.world, self.network.broker)
         self.site = Site(self.world, self.network, self.delivery, folder / "run")
         folders = self.site.segments, self.site.weights
         for place in folders:

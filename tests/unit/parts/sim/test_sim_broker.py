@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
-from azq.parts.sim.broker import Broker
+from azq.parts.sim.broker import FULL, READ_ONLY, Broker
 from azq.parts.sim.client import SimulatedClient
 
 
@@ -43,3 +43,27 @@ def test_keys_expire_by_its_clock():
 def test_commands_that_it_has_not_are_refused():
     with pytest.raises(ResponseError, match="unknown command 'FLUSHALL'"):
         SimulatedClient(Broker(lambda: 0).exchange).flushall()
+
+
+@pytest.mark.parametrize(("refusal", "error"), [(FULL, OutOfMemoryError), (READ_ONLY, ReadOnlyError)])
+def test_what_writes_is_refused_alone_in_scripts_and_in_transactions(refusal, error):
+    broker = Broker(lambda: 0)
+    client = SimulatedClient(broker.exchange)
+    client.hset("a", "x", 1)
+    broker.refusal = refusal
+    together = client.pipeline()
+    together.delete("a")
+    for refused in (lambda: client.set("b", 1), lambda: client.eval("return redis.call('SET', 'b', 1)", 0), together.execute):
+        with pytest.raises(error):
+            refused()
+    assert client.hgetall("a") == {b"x": b"1"}
+    assert client.eval("return redis.pcall('SET', 'b', 1).err and 1", 0) == 1
+
+
+def test_without_memory_it_frees_and_lets_a_script_go_on_that_wrote_before():
+    broker = Broker(lambda: 0)
+    client = SimulatedClient(broker.exchange)
+    client.hset("a", "x", 1)
+    broker.refusal = FULL
+    assert client.eval("redis.call('HDEL', 'a', 'y') return redis.call('INCR', 'b')", 0) == 1
+    assert client.delete("a") == 1
