@@ -32,7 +32,7 @@ class LedgerRuns(ScriptClient):
         self.pin(record.run, once)
         self._list(record.run)
         fingerprint = once.fingerprint if once else ""
-        word, *answer = self.call("runs.create", record.run, fingerprint, *_stored(record), once=once)
+        word, *answer = self.call("runs.create", record.run, fingerprint, *_stored(record), record.created_ms, once=once)
         self._list(record.run)  # again: one of that name may just have been deleted, or the broker rolled back
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")

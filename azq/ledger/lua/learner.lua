@@ -6,6 +6,9 @@
 
 local MOST_UNPACKED = 1000 -- arguments of one call: Lua's stack holds some thousand
 
+-- Tokens of a run begin at its creation: a learner of an earlier run of its name has a smaller one.
+local function created() return tonumber(call('HGET', RUN, 'created_ms') or '0') end
+
 -- `dead`: a holder that is dead; `group`: of the samples' readers. Answers ok and the new token, or held and by whom.
 function commands.take(dead, group)
   if call('EXISTS', RUN) == 0 then return {'missing'} end
@@ -14,14 +17,17 @@ function commands.take(dead, group)
   call('HDEL', LEARNER_LEASE, 'until_ms')
   call('HSET', LEARNER_LEASE, 'holder', owner, 'until_ms', text(now + tonumber(life_ms)))
   redis.pcall('XGROUP', 'CREATE', SAMPLES, group, '0', 'MKSTREAM') -- which by itself would need memory; an error says that it is there
-  return {'ok', text(call('HINCRBY', LEARNER_LEASE, 'token', 1))}
+  local fresh = text(math.max(tonumber(call('HGET', LEARNER_LEASE, 'token') or '0') + 1, created()))
+  call('HSET', LEARNER_LEASE, 'token', fresh)
+  return {'ok', fresh}
 end
 
 -- What forbids a learner's commit.
 local function fenced()
   local place = call('HMGET', LEARNER_LEASE, 'token', 'holder')
   local newer = tonumber(place[1] or '0') - tonumber(token)
-  if newer > 0 or (newer == 0 and (place[2] or '') ~= owner) then return {'superseded', place[2] or ''} end
+  local earlier = token ~= '0' and tonumber(token) < created()
+  if earlier or newer > 0 or (newer == 0 and (place[2] or '') ~= owner) then return {'superseded', place[2] or ''} end
   if call('EXISTS', RUN) == 0 then return {'missing'} end
 end
 

@@ -19,12 +19,12 @@ end
 
 -- `max_waiting`: most games that may wait for the learner; `per_version`: that may be opened for each version of the weights, 0 for any
 -- number. Answers ok, conflict, or what a first answer says.
-function commands.create(fingerprint, record, max_waiting, per_version)
+function commands.create(fingerprint, record, max_waiting, per_version, created_ms)
   local before = first_answer(fingerprint)
   if before then return before end
   if not missing() then return {'conflict', call('HGET', RUN, 'state')} end
   call('HSET', RUN, 'record', record, 'state', 'running', 'reason', '', 'active_ms', '0', 'changed_ms', text(now),
-    'max_waiting', max_waiting, 'per_version', per_version)
+    'max_waiting', max_waiting, 'per_version', per_version, 'created_ms', created_ms)
   remember(fingerprint, RUN, '')
   note('run.running', {reason = ''})
   return {'ok'}

@@ -39,6 +39,7 @@ from azq.ledger.types import RunState, RunView
 from azq.nets import WeightsMeta
 from azq.nets.weights import describe, state_to_bytes
 from azq.parts.sim.books import BookedLedger, Books
+from azq.parts.sim.disk import SimulatedDisk
 from azq.parts.sim.network import Delivery, SimulatedNetwork
 from azq.parts.sim.world import Actor, World
 from azq.phases import Phases
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from azq.nets import NetSpec
 
 RUN = "sim"
+SEGMENTS, WEIGHTS = "segments", "weights"  # in the run's folder
 GAMES = 3  # in flight of a job
 SLICE_S = 10.0
 EVALUATION_S = 0.15  # mean
@@ -75,6 +77,7 @@ PACES = (1, 1, 7, 7)  # times as long as in azq are pauses in which nothing happ
 ROLL_BYTES = 6000  # of a segment, so that some are closed
 MOST_WAITING = 24  # games for the learner, so that self-play stalls now and then
 GAMES_A_VERSION = 8  # of the weights
+LIFE_MS = 1000  # from a run's creation to that of the next of its name
 LATE_S = 15.0  # that learners may start after all others
 WINDOW = 64  # samples
 SECTIONS = RunSections(
@@ -101,20 +104,44 @@ class Site:
     world: World
     network: SimulatedNetwork
     delivery: Delivery
-    folder: Path  # of the run
+    folders: Path  # of the run, one each time that it is made
+    installed: ExitStack
+    disks: list[SimulatedDisk] = field(default_factory=list)
     books: Books = field(default_factory=Books)
+    life: int = 0  # how often the run was made
     config: HostSections = field(default_factory=HostSections)  # not those of this host
     wanted: RunState = RunState.RUNNING
     meddles: bool = True  # the operator pauses and cancels
-    repair: Callable[[], None] = field(default=lambda: None)  # puts damaged segments back, as their error wants it
+    deletes: bool = False  # the operator deletes the run and makes it again
+
+    def furnish(self) -> None:
+        """For a new run: an empty folder, and books of its own."""
+        self.life, self.books = self.life + 1, Books()
+        for place in (self.weights, self.segments):
+            place.mkdir(parents=True)
+            self.disks.append(SimulatedDisk(self.world, place))
+            self.installed.enter_context(self.disks[-1].installed())
+
+    def repair(self) -> None:
+        """Puts damaged segments back, as their error wants it."""
+        for disk in self.disks:
+            disk.repair()
+
+    def free_disks(self) -> None:
+        for disk in self.disks:
+            disk.full = False
+
+    @property
+    def folder(self) -> Path:
+        return self.folders / str(self.life)
 
     @property
     def segments(self) -> Path:
-        return self.folder / "segments"
+        return self.folder / SEGMENTS
 
     @property
     def weights(self) -> Path:
-        return self.folder / "weights"
+        return self.folder / WEIGHTS
 
 
 def _rest(world: World, seconds: float) -> bool:
@@ -171,7 +198,7 @@ class SimulatedContext(Context):
         self._site = site
         client = site.network.client
         ledger = BookedLedger(client)
-        ledger.books = site.books
+        ledger.now = lambda: (site.books, site.network.broker.keys)
         vars(self).update(control=client, ledger=ledger)
 
     def evaluator(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
@@ -206,13 +233,16 @@ def learner(site: Site, actor: Actor) -> None:
     """As `workers.learner` and the learner's loop, without training: holds folder and place, takes games in."""
     world, client = site.world, site.network.client
     bus, ledger = RedisBus(client), Ledger(client)
+    while site.deletes:  # the operator stopped it
+        world.pause(1.0)
     agree_on_schema(client)
     record = ledger.run(RUN).record
+    folder = Path(record.directory)
     with ExitStack() as stack:
-        stack.enter_context(lock_folder(site.folder))
+        stack.enter_context(lock_folder(folder))
         lease = stack.enter_context(held_place(ledger, RUN, world.pause, f"{actor.owner}::", world.monotonic))
         try:
-            segments = SegmentLog(site.segments, game_key(SECTIONS), roll_bytes=ROLL_BYTES, created_ms=record.created_ms)
+            segments = SegmentLog(folder / SEGMENTS, game_key(SECTIONS), roll_bytes=ROLL_BYTES, created_ms=record.created_ms)
         except SegmentError:
             site.repair()
             raise
@@ -228,9 +258,11 @@ def learner(site: Site, actor: Actor) -> None:
             phases=Phases(clock=world.monotonic, cpu_clock=world.monotonic),
         )
         loop = IntakeLoop(intake, world.monotonic)
-        store = open_store("file", directory=site.weights)
+        store = open_store("file", directory=folder / WEIGHTS)
         publisher = Publisher(bus, store, RUN, announce=partial(ledger.announce_weights, RUN, lease=lease))
-        publisher.version = max((describe(path).version for path in site.weights.glob("*.safetensors")), default=0)  # as a checkpoint says
+        publisher.version = max(
+            (describe(path).version for path in (folder / WEIGHTS).glob("*.safetensors")), default=0
+        )  # as a checkpoint says
         while True:
             if loop.turn() < BATCH:
                 _rest(world, IDLE_S)
@@ -255,7 +287,7 @@ def inference(site: Site, actor: Actor) -> None:
         return cast("Model", SimpleNamespace(network=network, take=lambda *_: None))
 
     def admit(view: RunView) -> RunLoader:
-        run, fetch = view.record.run, fetch_from(open_store("file", directory=site.weights))
+        run, fetch = view.record.run, fetch_from(open_store("file", directory=Path(view.record.directory) / WEIGHTS))
         models = ResidentModels(device, fetch, game=SECTIONS.run.game)
         served, catalog = ServedRun(run, cast("NetSpec", None), models), WeightCatalog(bus, run, gated=SECTIONS.arena.promotes)
         return RunLoader(served, catalog, lambda model, before: cast("Tuned", before), nullcontext, site.world.monotonic)
@@ -270,18 +302,32 @@ def inference(site: Site, actor: Actor) -> None:
 
 
 def operator(site: Site, _: Actor) -> None:
-    """Creates the run; pauses it, resumes it and cancels jobs now and then; at the end wants what the stage says."""
+    """Creates the run, deletes it where that is due; pauses it, resumes it and cancels jobs now and then; wants what the stage says."""
     world, client = site.world, site.network.client
     ledger, bus = Ledger(client), RedisBus(client)
     while True:
         with suppress(BrokerError, NotFound, StateConflict):
             if not ledger.runs([RUN]):
-                ledger.create_run(record_of(RUN, SECTIONS, site.folder, 1))
-            if not site.meddles:
+                if site.deletes:
+                    site.furnish()
+                    site.deletes = False
+                ledger.create_run(record_of(RUN, SECTIONS, site.folder, LIFE_MS * site.life))
+            if site.deletes:
+                _delete(site, ledger)
+            elif not site.meddles:
                 ledger.set_run_state(RUN, site.wanted)
             elif world.rng.random() < 0.5:
                 _meddle(world, ledger, bus)
         world.pause(world.rng.uniform(1.0, 4.0) if site.meddles else 1.0)
+
+
+def _delete(site: Site, ledger: Ledger) -> None:
+    """Pauses it and ends its learners, but for those on hosts that do not answer, then deletes it as soon as nothing works."""
+    ledger.set_run_state(RUN, RunState.PAUSED)
+    for actor in site.world.actors:
+        if actor.name.startswith("learner") and actor.frozen_until_ns <= site.world.now_ns:
+            site.world.kill(actor)
+    ledger.delete_run(RUN)
 
 
 def _meddle(world: World, ledger: Ledger, bus: RedisBus) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from typing import TypeVar
 from azq.config import DaemonConfig
 from azq.errors import SegmentError
 from azq.ledger import Ledger
-from azq.ledger.types import Directive, Lease
+from azq.ledger.types import Directive, Lease, split_job_id
 from azq.parts.sim.keyspace import Hash, Keyspace, Scores, Set
 from azq.parts.sim.streams import Stream
 from azq.replay import framing
@@ -62,9 +62,18 @@ class Books:
 
 
 class BookedLedger(Ledger):
-    """The ledger as a worker calls it, each call in the books."""
+    """The ledger as a worker calls it, each call in the books of the run that its job is of: one of that name may be made again."""
 
+    now: Callable[[], tuple[Books, Keyspace]]
     books: Books
+
+    def claim(self, job_id: str, attempt: int, owner: str, lease_s: float) -> Lease | None:
+        lease = super().claim(job_id, attempt, owner, lease_s)
+        books, space = self.now()
+        job = space.get(keys.job(*split_job_id(job_id)).encode(), Hash)
+        stands = (job.get(b"owner"), job.get(b"attempt")) == (owner.encode(), b"%d" % attempt)
+        self.books = books if stands else Books()  # a lease that is over by now commits nothing
+        return lease
 
     def replace_games(self, lease: Lease, events: Sequence[SampleEvent], count: int) -> tuple[Directive, list[GameRecord]]:
         self.books.tried.update(map(game_of, events))

@@ -61,23 +61,29 @@ def _lose_broker(sim: SeedRun, _: Actor, amount: float, lag_s: float = 0.0) -> N
 
 
 def _fill_disk(sim: SeedRun, _: Actor, amount: float) -> None:
-    for disk in sim.disks:
+    for disk in sim.site.disks:
         disk.full = True
-    sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, sim.free_disk)
+    sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, sim.site.free_disks)
 
 
 def _refuse_writes(sim: SeedRun, _: Actor, amount: float, why: Refusal) -> None:
-    sim.network.broker.refusal = why
-    sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, partial(_take_writes, sim))
-
-
-def _take_writes(sim: SeedRun) -> None:
-    """Where there was no memory, as soon as games that wait for the learner take none."""
+    """Without memory it is at least as long as games wait for the learner."""
     broker = sim.network.broker
-    if broker.refusal is FULL and broker.keys.get(keys.samples(RUN).encode(), Stream).ids:
-        sim.world.at(sim.world.monotonic() + 1.0, partial(_take_writes, sim))
-    else:
-        broker.refusal = None
+
+    def take_again() -> None:
+        if why is FULL and broker.keys.get(keys.samples(RUN).encode(), Stream).ids:
+            sim.world.at(sim.world.monotonic() + 1.0, take_again)
+        else:
+            broker.refusal = None
+
+    broker.refusal = why
+    sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, take_again)
+
+
+def _delete_run(sim: SeedRun, _: Actor, amount: float) -> None:
+    """Its learners' hosts do not answer meanwhile, and are back when a run of its name is there again, or before."""
+    _freeze(sim, [actor for actor in sim.world.actors if actor.name.startswith("learner")], amount)
+    sim.site.deletes = True
 
 
 def _end_learners(sim: SeedRun, *then: Callable[[], None]) -> None:
@@ -90,7 +96,7 @@ def _end_learners(sim: SeedRun, *then: Callable[[], None]) -> None:
 
 
 #: by name, with how often in a plan
-KINDS: dict[str, tuple[Callable[[SeedRun, Actor, float], None], int]] = {
+KINDS: dict[str, tuple[Callable[[SeedRun, Actor, float], None], float]] = {
     "kill": (lambda sim, actor, _: sim.world.kill(actor), 6),
     "cut_before": (partial(_cut, when="before"), 4),
     "cut_after": (partial(_cut, when="after"), 8),
@@ -103,20 +109,21 @@ KINDS: dict[str, tuple[Callable[[SeedRun, Actor, float], None], int]] = {
     "broker_restored": (partial(_lose_broker, lag_s=AGE_OF_COPY_S), 1),
     "broker_full": (partial(_refuse_writes, why=FULL), 1),
     "broker_read_only": (partial(_refuse_writes, why=READ_ONLY), 1),
+    "run_deleted": (_delete_run, 0.2),
     "message_lost": (lambda sim, _, __: sim.delivery.trouble.append(()), 2),
     "message_doubled": (lambda sim, _, __: sim.delivery.trouble.append((0.0, 0.0)), 3),
     "message_delayed": (lambda sim, _, amount: sim.delivery.trouble.append((LONGEST_DELAY_S * amount,)), 2),
     "disk_full": (_fill_disk, 1),
-    "power_cut": (lambda sim, _, __: _end_learners(sim, *(disk.power_cut for disk in sim.disks)), 2),
-    "damage": (lambda sim, _, amount: _end_learners(sim, lambda: sim.disks[0].damage(amount)), 1),
+    "power_cut": (lambda sim, _, __: _end_learners(sim, *(disk.power_cut for disk in sim.site.disks)), 2),
+    "damage": (lambda sim, _, amount: _end_learners(sim, lambda: sim.site.disks[-1].damage(amount)), 1),
 }
-FORGETS = ("broker_rollback", "broker_restored")
+FORGETS = ("broker_rollback", "broker_restored")  # never in a plan in which a run is deleted: it would be there again, without its folder
 
 
 def plan(seed: int, rate: float, seconds: float) -> list[Fault]:
     """The faults of a seed, `rate` a simulated second. In every second seed the broker never forgets, which is judged more strictly."""
     rng = random.Random(f"faults {seed}")
-    names = [name for name in KINDS if seed % 2 or name not in FORGETS]
+    names = [name for name in KINDS if (name != "run_deleted" if seed % 2 else name not in FORGETS)]
     faults: list[Fault] = []
     at_s = rng.expovariate(rate) if rate else seconds
     while at_s < seconds:

@@ -18,7 +18,6 @@ from azq.ledger.scripts import BODIES
 from azq.ledger.types import RunState
 from azq.parts.sim.actors import RUN, Site, populate
 from azq.parts.sim.books import Kept, broken_leases, games_in, imbalances, is_at_rest, judge, missing_weights, promoted, waiting_jobs
-from azq.parts.sim.disk import SimulatedDisk
 from azq.parts.sim.faults import KINDS, Fault
 from azq.parts.sim.network import Delivery, SimulatedNetwork
 from azq.parts.sim.world import World
@@ -76,12 +75,7 @@ class SeedRun:
         self.world.until, self.world.stop = until, partial(_stop, self)
         self.network: SimulatedNetwork = SimulatedNetwork(self.world)
         self.delivery: Delivery = Delivery(self.world, self.network.broker)
-        self.site = Site(self.world, self.network, self.delivery, folder / "run")
-        folders = self.site.segments, self.site.weights
-        for place in folders:
-            place.mkdir(parents=True)
-        self.disks: list[SimulatedDisk] = [SimulatedDisk(self.world, place) for place in folders]
-        self.site.repair = self.disks[0].repair
+        self.site = Site(self.world, self.network, self.delivery, folder, ExitStack())
         self._wrong: list[str] = []
 
     def run(self, seconds: float) -> SeedOutcome:
@@ -89,9 +83,8 @@ class SeedRun:
         began = time.process_time()
         if self.world.traces:
             TRACES.start(lambda span: self.world.add_line(f"{span['name']} {span['traceId'][:8]}"), 1.0)
-        with ExitStack() as stack:
-            for disk in self.disks:
-                stack.enter_context(disk.installed())
+        with self.site.installed:
+            self.site.furnish()
             populate(self.site, WORKERS)
             for fault in self.faults:
                 self.world.at(fault.at_s, partial(self._do, fault))
@@ -108,10 +101,6 @@ class SeedRun:
         cpu_s = time.process_time() - began
         facts = (len(record.log), verdict.lost, verdict.doubled, stuck, wrong, self.world.trace_hash, cpu_s)
         return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts, self.world.lines, self.state)
-
-    def free_disk(self) -> None:
-        for disk in self.disks:
-            disk.full = False
 
     def _do(self, fault: Fault) -> None:
         actor = self.world.actors[fault.pick % len(self.world.actors)]
@@ -148,10 +137,12 @@ class SeedRun:
         """Why games no longer reach the log once nothing goes wrong any more; empty where they do."""
         for actor in self.world.actors:
             actor.ahead.clear()
-        self.free_disk()
+        self.site.free_disks()
         self.site.repair()
         self.delivery.trouble.clear()
         self.site.meddles = False
+        if not self._go_on(HEALED_WITHIN_S, lambda: not self.site.deletes):
+            return f"the run was not deleted within {HEALED_WITHIN_S:.0f} s after the last fault"
         enough, jobs = games_in(self.site.segments) + NEW_GAMES, waiting_jobs(RUN, self.network.broker.keys)
         if self._go_on(HEALED_WITHIN_S, lambda: not self._overdue(enough, jobs)):
             return ""

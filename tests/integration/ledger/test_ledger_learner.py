@@ -8,9 +8,12 @@ import sys
 from typing import Any
 
 import pytest
+from ledger_worlds import record
+from msgspec.structs import replace
 
 from azq.errors import NotFound, StateConflict
 from azq.ledger.holder import process_space
+from azq.ledger.types import RunState
 from azq.wire import keys
 
 
@@ -75,6 +78,26 @@ def test_a_dead_holder_of_this_host_loses_its_place_at_once(world):
     world.pass_s(11)
     world.ledger.take_learner("r", f"alpha:{ended.pid}:0:{process_space()}", 10)
     assert world.ledger.take_learner("r", "beta:2:2:boot", 10).token == 3
+
+
+def test_a_learner_of_a_deleted_run_commits_nothing_to_the_next_of_its_name(world):
+    old = world.ledger.take_learner("r", "alpha:1:1:boot", 10)
+    world.pass_s(11)
+    world.ledger.set_run_state("r", RunState.PAUSED)
+    world.ledger.delete_run("r")
+    world.ledger.create_run(replace(record("r"), created_ms=1_000_000))
+    commits = (
+        lambda: world.ledger.renew_learner(old),
+        lambda: world.ledger.record_inserted("r", 7, 7, lease=old),
+        lambda: world.ledger.announce_weights("r", b"w", old),
+        lambda: world.ledger.restore("r", 7, 7, [], old),
+    )
+    for _ in range(2):
+        for commit in commits:
+            with pytest.raises(StateConflict, match="another learner"):
+                commit()
+        world.ledger.take_learner("r", "beta:2:2:boot", 10)
+    assert world.ledger.counts("r").opened == 0
 
 
 def test_a_control_plane_that_forgot_its_last_moments_does_not_end_the_living_learner(world):
