@@ -80,6 +80,14 @@ def _refuse_writes(sim: SeedRun, _: Actor, amount: float, why: Refusal) -> None:
     sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, take_again)
 
 
+def _send_away(sim: SeedRun, actor: Actor, amount: float) -> None:
+    """A machine, by its number: all its processes but a daemon. It is let in again later."""
+    others = [other.name for other in sim.world.actors if not other.name.startswith(("daemon", "operator"))]
+    names = [name for name in others if name[-1] == actor.name[-1]]
+    sim.network.sent_away.update(names)
+    sim.world.at(sim.world.monotonic() + LONGEST_FREEZE_S * amount, lambda: sim.network.sent_away.difference_update(names))
+
+
 def _delete_run(sim: SeedRun, _: Actor, amount: float) -> None:
     """Its learners' hosts do not answer meanwhile, and are back when a run of its name is there again, or before."""
     _freeze(sim, [actor for actor in sim.world.actors if actor.name.startswith("learner")], amount)
@@ -110,6 +118,7 @@ KINDS: dict[str, tuple[Callable[[SeedRun, Actor, float], None], float]] = {
     "broker_full": (partial(_refuse_writes, why=FULL), 1),
     "broker_read_only": (partial(_refuse_writes, why=READ_ONLY), 1),
     "run_deleted": (_delete_run, 0.2),
+    "machine_sent_away": (_send_away, 1),
     "message_lost": (lambda sim, _, __: sim.delivery.trouble.append(()), 2),
     "message_doubled": (lambda sim, _, __: sim.delivery.trouble.append((0.0, 0.0)), 3),
     "message_delayed": (lambda sim, _, amount: sim.delivery.trouble.append((LONGEST_DELAY_S * amount,)), 2),

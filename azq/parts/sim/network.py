@@ -26,6 +26,7 @@ class SimulatedNetwork:
         self.skew_ns = 0  # of the broker's clock
         self.broker = Broker(lambda: self.broker_ms)
         self.rolled_back = False
+        self.sent_away: set[str] = set()  # processes of machines that the broker does not know any more
         self._down_until_ns = 0
         self._lives = 0
         self.client = SimulatedClient(self._exchange)  # of all processes: it keeps nothing, and is slow to make
@@ -37,6 +38,8 @@ class SimulatedNetwork:
         cut = world.send(" ".join(str(command[4] if command[0] == "EVALSHA" else command[0]) for command in commands))
         if cut == "before" or self._down_until_ns > world.now_ns:
             raise redis.ConnectionError("the connection was cut")
+        if world.current.name in self.sent_away:
+            raise redis.AuthenticationError("invalid username-password pair or user is disabled.")
         lives = self._lives
         replies = self.broker.exchange(commands, atomic)
         if cut or world.rng.random() < REPLY_SHARE:
@@ -51,6 +54,11 @@ class SimulatedNetwork:
         self.rolled_back = self.broker.crash(round(share * recent)) > 0 or self.rolled_back
         self._lives += 1
         self._down_until_ns = self.world.now_ns + round(down_s * SECOND)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the broker takes no message of the actor that runs, and gives it none."""
+        return self.broker.refusal is not None or self.world.current.name in self.sent_away
 
     @property
     def broker_ms(self) -> int:
@@ -69,17 +77,17 @@ class QueuedMessage:
 class Delivery:
     """Celery: messages of one queue."""
 
-    def __init__(self, world: World, broker: Broker) -> None:
-        self.world = world
-        self.broker = broker
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self.world = network.world
+        self.network = network
         self.messages: list[QueuedMessage] = []
         self.trouble: list[Sequence[float]] = []  # of the next messages: after how many seconds each copy of it comes
 
     def publish(self, view: JobView, _game: str = "") -> None:
         """As `azq.queue.publish`. Raises `BrokerUnavailable`."""
         cut = self.world.send(f"publish {view.job.job_id} {view.attempt}")
-        if cut == "before" or self.broker.refusal:
-            raise BrokerUnavailable("the connection was cut, or the broker takes no writes")
+        if cut == "before" or self.network.refuses:
+            raise BrokerUnavailable("the connection was cut, or the broker refuses it")
         for late_s in self.trouble.pop(0) if self.trouble else (0.0,):
             self.messages.append(QueuedMessage(view.job.job_id, view.attempt, self.world.now_ns + round(late_s * SECOND)))
         if cut:
@@ -88,7 +96,7 @@ class Delivery:
     def take(self) -> QueuedMessage | None:
         """A message for the actor that runs, in any order; it comes again where that one dies before it acknowledges."""
         visible = [message for message in self.messages if message.visible_ns <= self.world.now_ns]
-        if not visible or self.broker.refusal:
+        if not visible or self.network.refuses:
             return None
         message = self.world.rng.choice(visible)
         message.visible_ns = self.world.now_ns + round(VISIBLE_AGAIN_S * SECOND)
@@ -96,7 +104,7 @@ class Delivery:
         return message
 
     def acknowledge(self, message: QueuedMessage) -> None:
-        if message in self.messages and not self.broker.refusal:
+        if message in self.messages and not self.network.refuses:
             self.messages.remove(message)
 
     def lose(self) -> None:

@@ -74,7 +74,7 @@ class SeedRun:
         self.world: World = World(seed, trace=trace or until > 0)
         self.world.until, self.world.stop = until, partial(_stop, self)
         self.network: SimulatedNetwork = SimulatedNetwork(self.world)
-        self.delivery: Delivery = Delivery(self.world, self.network.broker)
+        self.delivery: Delivery = Delivery(self.network)
         self.site = Site(self.world, self.network, self.delivery, folder, ExitStack())
         self._wrong: list[str] = []
 
@@ -140,6 +140,7 @@ class SeedRun:
         self.site.free_disks()
         self.site.repair()
         self.delivery.trouble.clear()
+        self.network.sent_away.clear()
         self.site.meddles = False
         if not self._go_on(HEALED_WITHIN_S, lambda: not self.site.deletes):
             return f"the run was not deleted within {HEALED_WITHIN_S:.0f} s after the last fault"

@@ -87,3 +87,9 @@ def test_a_failing_plan_is_shrunk_to_the_faults_that_matter(monkeypatch):
     monkeypatch.setattr(simulation, "simulate", simulated)
     shrunk = shrink(simulated(1, plan(1, 2.0, 40.0), 40.0), 40.0)
     assert sorted(fault.kind for fault in shrunk.faults) == sorted(needed)
+
+
+def test_a_machine_that_is_sent_away_is_refused_until_it_is_let_in_and_nothing_is_lost():
+    outcome = simulate(2, parse(["9.0:machine_sent_away:3:0.9"]), SECONDS, trace=True)
+    assert verdict(outcome) == (0, 0, "", [])
+    assert any("learner-1" in line and line.endswith("ended AccessRefused") for line in outcome.trace)
