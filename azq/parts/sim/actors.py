@@ -75,6 +75,7 @@ SLICE_S = 10.0
 EVALUATION_S = 0.15  # mean
 PACES = (1, 1, 7, 7)  # times as long as in azq are pauses in which nothing happens, drawn each time: of daemons, of idle learners
 ROLL_BYTES = 6000  # of a segment, so that some are closed
+SOON_ENDED = 12  # games until a run has reached its goal, at most
 MOST_WAITING = 24  # games for the learner, so that self-play stalls now and then
 GAMES_A_VERSION = 8  # of the weights
 LIFE_MS = 1000  # from a run's creation to that of the next of its name
@@ -94,6 +95,7 @@ SECTIONS = RunSections(
     ),
     arena=ArenaConfig(every_s=0.0, promotion="games"),
 )
+COMMANDS: tuple[Command, ...] = ("promote", "rollback", "pin", "unpin")
 GAME = GameFiles().load(SECTIONS.run.game, {})
 
 
@@ -104,19 +106,24 @@ class Site:
     world: World
     network: SimulatedNetwork
     delivery: Delivery
-    folders: Path  # of the run, one each time that it is made
+    folders: Path  # in which is the run's, another one each time that it is made
     installed: ExitStack
     disks: list[SimulatedDisk] = field(default_factory=list)
     books: Books = field(default_factory=Books)
     life: int = 0  # how often the run was made
+    folder: Path = field(init=False)
+    segments: Path = field(init=False)
+    weights: Path = field(init=False)
     config: HostSections = field(default_factory=HostSections)  # not those of this host
     wanted: RunState = RunState.RUNNING
     meddles: bool = True  # the operator pauses and cancels
     deletes: bool = False  # the operator deletes the run and makes it again
 
     def furnish(self) -> None:
-        """For a new run: an empty folder, and books of its own."""
+        """For a new run: an empty folder and empty books."""
         self.life, self.books = self.life + 1, Books()
+        self.folder = self.folders / str(self.life)
+        self.weights, self.segments = self.folder / WEIGHTS, self.folder / SEGMENTS
         for place in (self.weights, self.segments):
             place.mkdir(parents=True)
             self.disks.append(SimulatedDisk(self.world, place))
@@ -130,18 +137,6 @@ class Site:
     def free_disks(self) -> None:
         for disk in self.disks:
             disk.full = False
-
-    @property
-    def folder(self) -> Path:
-        return self.folders / str(self.life)
-
-    @property
-    def segments(self) -> Path:
-        return self.folder / SEGMENTS
-
-    @property
-    def weights(self) -> Path:
-        return self.folder / WEIGHTS
 
 
 def _rest(world: World, seconds: float) -> bool:
@@ -315,7 +310,7 @@ def operator(site: Site, _: Actor) -> None:
             if site.deletes:
                 _delete(site, ledger)
             elif not site.meddles:
-                ledger.set_run_state(RUN, site.wanted)
+                _bring_to(site.wanted, ledger)
             elif world.rng.random() < 0.5:
                 _meddle(world, ledger, bus)
         world.pause(world.rng.uniform(1.0, 4.0) if site.meddles else 1.0)
@@ -323,15 +318,27 @@ def operator(site: Site, _: Actor) -> None:
 
 def _delete(site: Site, ledger: Ledger) -> None:
     """Pauses it and ends its learners, but for those on hosts that do not answer, then deletes it as soon as nothing works."""
-    ledger.set_run_state(RUN, RunState.PAUSED)
+    if ledger.run(RUN).state is RunState.RUNNING:
+        ledger.set_run_state(RUN, RunState.PAUSED)
     for actor in site.world.actors:
         if actor.name.startswith("learner") and actor.frozen_until_ns <= site.world.now_ns:
             site.world.kill(actor)
     ledger.delete_run(RUN)
 
 
+def _bring_to(wanted: RunState, ledger: Ledger) -> None:
+    """A run is to finish by itself, for it reaches its goal."""
+    until = ledger.run(RUN).record.until
+    if wanted is not RunState.FINISHED:
+        if until:
+            ledger.update_run_until(RUN, {})
+        ledger.set_run_state(RUN, wanted)
+    elif not until:
+        ledger.update_run_until(RUN, {"games": ledger.counts(RUN).finished + SOON_ENDED})
+
+
 def _meddle(world: World, ledger: Ledger, bus: RedisBus) -> None:
-    match world.rng.randint(0, 4):
+    match world.rng.randint(0, 5):
         case 0:
             ledger.set_run_state(RUN, RunState.PAUSED)
             world.pause(world.rng.expovariate(0.5))
@@ -341,15 +348,13 @@ def _meddle(world: World, ledger: Ledger, bus: RedisBus) -> None:
                 ledger.cancel(world.rng.choice(jobs).job.job_id)
         case 2:
             if newest := read_weights(bus, RUN):
-                _choose_weights(bus, world.rng.choice(("promote", "rollback", "pin", "unpin")), newest[0].version)
+                version, command = newest[0].version, world.rng.choice(COMMANDS)  # done as by the daemon's interface
+                deed, version = resolve(RUN, command, version, read_promotions(bus, RUN).events, gated=True, newest=version)
+                bus.publish(keys.promotions(RUN), encode(PromotionEvent(version, deed, "", "operator", now_ms())))
+        case 3:
+            _bring_to(RunState.FINISHED, ledger)
         case _:
-            ledger.set_run_state(RUN, RunState.RUNNING)
-
-
-def _choose_weights(bus: RedisBus, command: Command, newest: int) -> None:
-    """As the daemon's interface does what an operator requests."""
-    deed, version = resolve(RUN, command, newest, read_promotions(bus, RUN).events, gated=True, newest=newest)
-    bus.publish(keys.promotions(RUN), encode(PromotionEvent(version, deed, "", "operator", now_ms())))
+            _bring_to(RunState.RUNNING, ledger)
 
 
 def populate(site: Site, workers: int) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from azq.config import DaemonConfig
 from azq.errors import SegmentError
 from azq.ledger import Ledger
-from azq.ledger.types import Directive, Lease, split_job_id
+from azq.ledger.types import Directive, Lease, RunState, split_job_id
 from azq.parts.sim.keyspace import Hash, Keyspace, Scores, Set
 from azq.parts.sim.streams import Stream
 from azq.replay import framing
@@ -211,17 +211,18 @@ def waiting_jobs(run: str, space: Keyspace) -> set[tuple[str, bytes]]:
     return {(number, job[b"attempt"]) for number, job in jobs_of(run, space).items() if job.get(b"state") == b"queued"}
 
 
-def is_at_rest(run: str, space: Keyspace) -> bool:
-    """Whether it is paused, no job is leased and no game waits for the learner."""
-    leased = any(job.get(b"state") == b"leased" for job in jobs_of(run, space).values())
-    paused = space.get(keys.run(run).encode(), Hash).get(b"state") == b"paused"
-    return paused and not leased and not space.get(keys.samples(run).encode(), Stream).ids
+def is_at_rest(run: str, space: Keyspace, wanted: RunState) -> bool:
+    """Whether it is paused or finished, no job is leased, of a finished one none is left, and no game waits for the learner."""
+    states = [job.get(b"state") for job in jobs_of(run, space).values()]
+    works = b"leased" in states if wanted is RunState.PAUSED else states
+    there = space.get(keys.run(run).encode(), Hash).get(b"state") == wanted.encode()
+    return there and not works and not space.get(keys.samples(run).encode(), Stream).ids
 
 
 def broken_leases(run: str, space: Keyspace, books: Books, now_ms: int) -> list[str]:
     """What no lease may be, by the broker's clock, which was never set."""
     state = space.get(keys.run(run).encode(), Hash)
-    paused_ms = int(state[b"changed_ms"]) if state.get(b"state") == b"paused" else now_ms
+    paused_ms = int(state[b"changed_ms"]) if state.get(b"state") in (b"paused", b"finished") else now_ms
     wrong = []
     for name, job in jobs_of(run, space, ENDED_JOBS).items():
         leased = job.get(b"state") == b"leased"
