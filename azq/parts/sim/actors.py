@@ -54,7 +54,7 @@ from azq.wire.codec import encode
 from azq.wire.connect import agree_on_schema
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import PromotionEvent, RunRecord
-from daemon.decide.promotion import Command, resolve
+from daemon.decide.promotion import resolve
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
 from daemon.serve.loop import TICK_S, DaemonLock, Loop, broker_ms
@@ -95,7 +95,6 @@ SECTIONS = RunSections(
     ),
     arena=ArenaConfig(every_s=0.0, promotion="games"),
 )
-COMMANDS: tuple[Command, ...] = ("promote", "rollback", "pin", "unpin")
 GAME = GameFiles().load(SECTIONS.run.game, {})
 
 
@@ -134,9 +133,9 @@ class Site:
         for disk in self.disks:
             disk.repair()
 
-    def free_disks(self) -> None:
+    def fill_disks(self, full: bool) -> None:
         for disk in self.disks:
-            disk.full = False
+            disk.full = full
 
 
 def _rest(world: World, seconds: float) -> bool:
@@ -328,12 +327,10 @@ def _delete(site: Site, ledger: Ledger) -> None:
 
 def _bring_to(wanted: RunState, ledger: Ledger) -> None:
     """A run is to finish by itself, for it reaches its goal."""
-    until = ledger.run(RUN).record.until
     if wanted is not RunState.FINISHED:
-        if until:
-            ledger.update_run_until(RUN, {})
+        ledger.update_run_until(RUN, {})
         ledger.set_run_state(RUN, wanted)
-    elif not until:
+    elif not ledger.run(RUN).record.until:
         ledger.update_run_until(RUN, {"games": ledger.counts(RUN).finished + SOON_ENDED})
 
 
@@ -348,8 +345,8 @@ def _meddle(world: World, ledger: Ledger, bus: RedisBus) -> None:
                 ledger.cancel(world.rng.choice(jobs).job.job_id)
         case 2:
             if newest := read_weights(bus, RUN):
-                version, command = newest[0].version, world.rng.choice(COMMANDS)  # done as by the daemon's interface
-                deed, version = resolve(RUN, command, version, read_promotions(bus, RUN).events, gated=True, newest=version)
+                past, last = read_promotions(bus, RUN).events, newest[0].version
+                deed, version = resolve(RUN, world.rng.choice(("promote", "rollback", "pin", "unpin")), last, past, gated=True, newest=last)
                 bus.publish(keys.promotions(RUN), encode(PromotionEvent(version, deed, "", "operator", now_ms())))
         case 3:
             _bring_to(RunState.FINISHED, ledger)

@@ -62,7 +62,7 @@ class Books:
 
 
 class BookedLedger(Ledger):
-    """The ledger as a worker calls it, each call in the books of the run that its job is of: one of that name may be made again."""
+    """The ledger as a worker calls it, each call in the books of its job's run, and in none where that was deleted or the lease is over."""
 
     now: Callable[[], tuple[Books, Keyspace]]
     books: Books
@@ -71,8 +71,7 @@ class BookedLedger(Ledger):
         lease = super().claim(job_id, attempt, owner, lease_s)
         books, space = self.now()
         job = space.get(keys.job(*split_job_id(job_id)).encode(), Hash)
-        stands = (job.get(b"owner"), job.get(b"attempt")) == (owner.encode(), b"%d" % attempt)
-        self.books = books if stands else Books()  # a lease that is over by now commits nothing
+        self.books = books if (job.get(b"owner"), job.get(b"attempt")) == (owner.encode(), b"%d" % attempt) else Books()
         return lease
 
     def replace_games(self, lease: Lease, events: Sequence[SampleEvent], count: int) -> tuple[Directive, list[GameRecord]]:
@@ -115,12 +114,8 @@ class Kept:
         ledger = space.get(keys.ledger(run).encode(), Hash)
         opened, finished, inserted = (int(ledger.get(name, 0)) for name in (b"opened", b"finished", b"inserted"))
         waiting = [game_of(event) for event in events_in(space, keys.samples(run), SampleEvent)]
-        return cls(logged(segments), open_uids, abandoned, opened, finished, inserted, waiting)
-
-
-def logged(segments: Path) -> list[Game]:
-    """The games of a run's log, read without its index."""
-    return [game_of(decode(frame, SampleEvent)) for frame in _frames(segments)]
+        log = [game_of(decode(frame, SampleEvent)) for frame in _frames(segments)]  # read without its index
+        return cls(log, open_uids, abandoned, opened, finished, inserted, waiting)
 
 
 def games_in(segments: Path) -> int:

@@ -61,9 +61,8 @@ def _lose_broker(sim: SeedRun, _: Actor, amount: float, lag_s: float = 0.0) -> N
 
 
 def _fill_disk(sim: SeedRun, _: Actor, amount: float) -> None:
-    for disk in sim.site.disks:
-        disk.full = True
-    sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, sim.site.free_disks)
+    sim.site.fill_disks(True)
+    sim.world.at(sim.world.monotonic() + LONGEST_FULL_S * amount, partial(sim.site.fill_disks, False))
 
 
 def _refuse_writes(sim: SeedRun, _: Actor, amount: float, why: Refusal) -> None:
@@ -82,8 +81,7 @@ def _refuse_writes(sim: SeedRun, _: Actor, amount: float, why: Refusal) -> None:
 
 def _send_away(sim: SeedRun, actor: Actor, amount: float) -> None:
     """A machine, by its number: all its processes but a daemon. It is let in again later."""
-    others = [other.name for other in sim.world.actors if not other.name.startswith(("daemon", "operator"))]
-    names = [name for name in others if name[-1] == actor.name[-1]]
+    names = {f"{kind}-{actor.name[-1]}" for kind in ("worker", "pool", "learner", "inference")}
     sim.network.sent_away.update(names)
     sim.world.at(sim.world.monotonic() + LONGEST_FREEZE_S * amount, lambda: sim.network.sent_away.difference_update(names))
 

@@ -142,10 +142,6 @@ def _hset(keys: Keyspace, key: bytes, *pairs: bytes) -> Reply:
     return _put(keys, key, Hash, zip(pairs[::2], pairs[1::2], strict=True))
 
 
-def _hsetnx(keys: Keyspace, key: bytes, name: bytes, value: bytes) -> Reply:
-    return 0 if name in keys.get(key, Hash) else _hset(keys, key, name, value)
-
-
 def _hincrby(keys: Keyspace, key: bytes, name: bytes, by: bytes) -> Reply:
     try:
         count = int(keys.get(key, Hash).get(name, b"0")) + int(by)
@@ -250,7 +246,7 @@ CHANGES: Commands = {
     "SET": _set,
     "INCR": _incr,
     "HSET": _hset,
-    "HSETNX": _hsetnx,
+    "HSETNX": lambda keys, key, name, value: 0 if name in keys.get(key, Hash) else _hset(keys, key, name, value),
     "HINCRBY": _hincrby,
     "HDEL": _removed(Hash),
     "SADD": lambda keys, key, *members: _put(keys, key, Set, ((member, None) for member in members)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import msgpack
@@ -56,7 +56,8 @@ class Scripts:
         """Makes a script ready; returns its SHA-1 in hexadecimal."""
         if (sha := self._shas.get(source)) is None:
             sha = self._shas[source] = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
-            self._compiled[sha] = self._loader(source, self._called, self._tried, self._packed, self._unpacked)
+            unpacked = partial(msgpack.unpackb, raw=True, strict_map_key=False)
+            self._compiled[sha] = self._loader(source, self._called, self._tried, self._packed, lambda data: self._table(unpacked(data)))
         return sha
 
     def call(self, sha: bytes, keys: Sequence[bytes], arguments: Sequence[bytes], run: Run) -> Reply:
@@ -110,9 +111,6 @@ class Scripts:
         if sorted(name for name, _ in pairs if isinstance(name, int)) == list(range(1, len(pairs) + 1)):
             return [item for _, item in sorted(pairs)]
         return dict(pairs)
-
-    def _unpacked(self, data: bytes) -> Any:
-        return self._table(msgpack.unpackb(data, raw=True, strict_map_key=False))
 
     def _table(self, value: Any) -> Any:
         if isinstance(value, list | dict):

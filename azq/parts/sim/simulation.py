@@ -75,7 +75,7 @@ class SeedRun:
         self.world.until, self.world.stop = until, partial(_stop, self)
         self.network: SimulatedNetwork = SimulatedNetwork(self.world)
         self.delivery: Delivery = Delivery(self.network)
-        self.site = Site(self.world, self.network, self.delivery, folder, ExitStack())
+        self.site: Site = Site(self.world, self.network, self.delivery, folder, ExitStack())
         self._wrong: list[str] = []
 
     def run(self, seconds: float) -> SeedOutcome:
@@ -137,7 +137,7 @@ class SeedRun:
         """Why games no longer reach the log once nothing goes wrong any more; empty where they do."""
         for actor in self.world.actors:
             actor.ahead.clear()
-        self.site.free_disks()
+        self.site.fill_disks(False)
         self.site.repair()
         self.delivery.trouble.clear()
         self.network.sent_away.clear()

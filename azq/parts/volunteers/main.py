@@ -74,10 +74,12 @@ def main(config: Config) -> int:
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())
         agree_on_schema(client)
-        backing = backing_of(config, client)
+        networks = StoredNetworks(config.store, config.home, client)
+        contributors = ContributorStore(client, config.gateway, secret := volunteer_secret(client))
+        backing = Backing(Ledger(client), contributors, VerifyingJudge(contributors, VerifierProcess()), networks, secret)
         gateway = Gateway(settings, backing)
         public = Public(gateway, backing, RedisBus(client))
-        server = stack.enter_context(serving(make_site(gateway, backing.networks, public, settings.url), listener, settings))
+        server = stack.enter_context(serving(make_site(gateway, networks, public, settings.url), listener, settings))
         jobs = JobSource(config, gateway, client, server.loop)
         stack.callback(jobs.end)
         children = Supervisor()
@@ -89,13 +91,6 @@ def main(config: Config) -> int:
         notify(STOPPING)
     log.info("stopped")
     return int(ExitCode.OK)
-
-
-def backing_of(config: Config, client: redis.Redis) -> Backing:
-    """What the gateway works with."""
-    networks = StoredNetworks(config.store, config.home, client)
-    contributors = ContributorStore(client, config.gateway, secret := volunteer_secret(client))
-    return Backing(Ledger(client), contributors, VerifyingJudge(contributors, VerifierProcess()), networks, secret)
 
 
 @contextlib.contextmanager
