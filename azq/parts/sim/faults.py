@@ -66,11 +66,11 @@ def _fill_disk(sim: SeedRun, _: Actor, amount: float) -> None:
 
 
 def _refuse_writes(sim: SeedRun, _: Actor, amount: float, why: Refusal) -> None:
-    """Without memory it is at least as long as games wait for the learner."""
+    """Without memory it is as long as games wait for the learner, too, unless that was stopped."""
     broker = sim.network.broker
 
     def take_again() -> None:
-        if why is FULL and broker.keys.get(keys.samples(RUN).encode(), Stream).ids:
+        if why is FULL and not sim.site.deletes and broker.keys.get(keys.samples(RUN).encode(), Stream).ids:
             sim.world.at(sim.world.monotonic() + 1.0, take_again)
         else:
             broker.refusal = None
