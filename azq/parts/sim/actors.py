@@ -328,7 +328,8 @@ def _delete(site: Site, ledger: Ledger) -> None:
 def _bring_to(wanted: RunState, ledger: Ledger) -> None:
     """A run is to finish by itself, for it reaches its goal."""
     if wanted is not RunState.FINISHED:
-        ledger.update_run_until(RUN, {})
+        if ledger.update_run_until(RUN, {}).state is RunState.FINISHED:
+            ledger.set_run_state(RUN, RunState.RUNNING)
         ledger.set_run_state(RUN, wanted)
     elif not ledger.run(RUN).record.until:
         ledger.update_run_until(RUN, {"games": ledger.counts(RUN).finished + SOON_ENDED})
