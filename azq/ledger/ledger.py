@@ -164,7 +164,7 @@ class Ledger(LedgerRuns):
 
     def renew_learner(self, lease: LearnerLease) -> None:
         """Lengthens the learner's claim. Raises `StateConflict` where another took its place."""
-        self._fenced("learner.renew", lease.run, lease, life_ms=_milliseconds(lease.life_s))
+        self._fenced("learner.renew", lease.run, lease, keys.LEARNER_GROUP, life_ms=_milliseconds(lease.life_s))
 
     def end_learner(self, lease: LearnerLease) -> None:
         """Gives the place free, so that the next learner need not wait. Raises `StateConflict` where another took it."""

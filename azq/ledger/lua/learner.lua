@@ -9,6 +9,9 @@ local MOST_UNPACKED = 1000 -- arguments of one call: Lua's stack holds some thou
 -- Tokens of a run begin at its creation: a learner of an earlier run of its name has a smaller one.
 local function created() return tonumber(call('HGET', RUN, 'created_ms') or '0') end
 
+-- By itself that would need memory; an error says that it is there.
+local function make_group(group) redis.pcall('XGROUP', 'CREATE', SAMPLES, group, '0', 'MKSTREAM') end
+
 -- `dead`: a holder that is dead; `group`: of the samples' readers. Answers ok and the new token, or held and by whom.
 function commands.take(dead, group)
   if call('EXISTS', RUN) == 0 then return {'missing'} end
@@ -16,7 +19,7 @@ function commands.take(dead, group)
   if place[1] and tonumber(place[2]) > now and place[1] ~= owner and place[1] ~= dead then return {'held', place[1]} end
   call('HDEL', LEARNER_LEASE, 'until_ms')
   call('HSET', LEARNER_LEASE, 'holder', owner, 'until_ms', text(now + tonumber(life_ms)))
-  redis.pcall('XGROUP', 'CREATE', SAMPLES, group, '0', 'MKSTREAM') -- which by itself would need memory; an error says that it is there
+  make_group(group)
   local fresh = text(math.max(tonumber(call('HGET', LEARNER_LEASE, 'token') or '0') + 1, created()))
   call('HSET', LEARNER_LEASE, 'token', fresh)
   return {'ok', fresh}
@@ -33,12 +36,13 @@ end
 
 local function write_without_memory() call('HDEL', LEARNER_LEASE, '') end
 
--- A life of 0 gives the place free.
-function commands.renew()
+-- A life of 0 gives the place free. With a group makes that again where a server that was rolled back has forgotten it.
+function commands.renew(group)
   local refusal = fenced()
   if refusal then return refusal end
   write_without_memory()
   call('HSET', LEARNER_LEASE, 'token', token, 'holder', owner, 'until_ms', life_ms == '0' and '0' or text(now + tonumber(life_ms)))
+  if group then make_group(group) end
   return {'ok'}
 end
 

@@ -114,6 +114,14 @@ def test_a_control_plane_that_forgot_its_last_moments_does_not_end_the_living_le
         world.ledger.record_inserted("r", 0, 2, lease=second)
 
 
+def test_a_renewal_makes_the_group_of_readers_again_without_memory(world):
+    lease = world.ledger.take_learner("r", "alpha:1:1:boot", 10)
+    world.ledger.client.delete(keys.samples("r"))  # as a broker that was restored from a copy
+    world.ledger.client.xadd(keys.samples("r"), {"f": b"sample"})
+    world.ledger.renew_learner(lease)
+    assert [group["name"] for group in world.ledger.client.xinfo_groups(keys.samples("r"))] == [b"learner"]
+
+
 def forget(world: Any, holder: str, token: int) -> None:
     """Sets the learner's place back to an earlier one, as a broker does that lost its last writes."""
     world.ledger.client.hset(keys.learner_lease("r"), mapping={"holder": holder, "token": token, "until_ms": 0})
