@@ -87,6 +87,9 @@ class WorkerParts:
     def open_control(self) -> RedisBus:
         return RedisBus(connect(control_url_of(self.config.broker)))
 
+    def open_ledger(self) -> Ledger:
+        return Ledger(connect(self.config.broker.control_url))
+
     def takes_writes(self) -> bool:
         """Whether the control plane is there and takes writes; where it never will, the next connection says why."""
         try:
@@ -148,7 +151,7 @@ def _connect_signals(app: Celery) -> None:
         shared.heartbeat = WorkerHeartbeat(shared.open_control, shared.config.worker, shared.board, queues, shared.tags, slots)
         shared.heartbeat.loop_turned_s = time.monotonic()
         shared.heartbeat.start()
-        shared.watchdog = PoolWatchdog(shared.board, lambda: Ledger(connect(shared.config.broker.control_url)))
+        shared.watchdog = PoolWatchdog(shared.board, shared.open_ledger)
         shared.watchdog.start()
         broker = address(shared.config.broker.control_url)
         log.info("serving", queues=queues, tags=shared.tags, concurrency=slots, evaluator=shared.config.worker.evaluator, broker=broker)

@@ -48,8 +48,12 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
+def _name_of(command: Command | typer.Typer) -> str:
+    return str(command.info.name) if isinstance(command, typer.Typer) else command.__name__.replace("_", "-")
+
+
 COMMANDS: dict[str, Command | typer.Typer] = {
-    str(command.info.name) if isinstance(command, typer.Typer) else command.__name__.replace("_", "-"): command
+    _name_of(command): command
     for command in (
         *(play.play, play.match, play.move, play.gtp, play.grade, play.exploitability, play.solve, play.replay, play.demo),
         *(processes.up, processes.worker, processes.inference, processes.learner, processes.daemon, processes.front, processes.broker),

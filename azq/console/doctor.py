@@ -74,13 +74,17 @@ def _fleet(config: Config, control: redis.Redis) -> Iterator[Finding]:
     yield from _guarded("users", lambda: [_users(config)])
     yield from _guarded("clock", lambda: [checks.check_clock(control)])
     yield from _guarded("daemon", lambda: [checks.check_fleet(checks.read_fleet(control))])
-    bus, ledger = RedisBus(control), Ledger(control)
-    yield from _guarded("workers", lambda: judge_workers(read_workers(bus), ledger.runs(), crash_loops(read_deaths(bus), now_ms())))
-    yield from _guarded(
-        "ledger",
-        lambda: [Finding("ledger", "warn", f"run {run}: {text}") for run in ledger.names() for text in mendings(bus, run, now_ms())],
-    )
+    yield from _guarded("workers", lambda: _workers(RedisBus(control), Ledger(control)))
+    yield from _guarded("ledger", lambda: _ledgers(RedisBus(control), Ledger(control)))
     yield from _guarded("weights", lambda: [_weights(config, control)])
+
+
+def _ledgers(bus: RedisBus, ledger: Ledger) -> list[Finding]:
+    return [Finding("ledger", "warn", f"run {run}: {text}") for run in ledger.names() for text in mendings(bus, run, now_ms())]
+
+
+def _workers(bus: RedisBus, ledger: Ledger) -> list[Finding]:
+    return judge_workers(read_workers(bus), ledger.runs(), crash_loops(read_deaths(bus), now_ms()))
 
 
 def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView], loops: Sequence[CrashLoop] = ()) -> list[Finding]:

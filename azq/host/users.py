@@ -84,9 +84,7 @@ class Machines:
         """Takes back every machine whose time is over; returns their names."""
         machines = self.all()
         over = [name for name, machine in machines.items() if machine.expires_ms <= now_ms]
-        strangers = {
-            user for server in self._servers for user in unwelcome(map(bytes.decode, _ask(server, "ACL", "USERS")), machines, now_ms)
-        }
+        strangers = {user for server in self._servers for user in unwelcome(users_of(server), machines, now_ms)}
         if over or strangers:
             self._remove(sorted(strangers), over)
         return sorted({*over, *(user.removeprefix(acl.MACHINE_PREFIX) for user in strangers)})
@@ -163,6 +161,10 @@ def owners_of(config: Config) -> list[redis.Redis]:
 def _addresses(config: Config) -> list[str]:
     """Of each server once, the control plane's first."""
     return list(dict.fromkeys((config.broker.control_url, *config.broker.data_planes)))
+
+
+def users_of(server: redis.Redis) -> list[str]:
+    return [user.decode() for user in _ask(server, "ACL", "USERS")]
 
 
 def keep_users(server: redis.Redis) -> bool:

@@ -214,9 +214,12 @@ class Learner:
             self._voice.attempt(self.report)
         if self.lockstep is not None or self._is_due("publish", self.config.publish_every_s, self.config.publish_every_steps):
             self._publish_if_possible()
-        soon_s = SOON_S * 2.0 ** min(self._saves, MOST_DOUBLINGS)  # at first, so that one that dies early does not start from nothing
-        if self._is_due("checkpoint", min(self.config.checkpoint_every_s, soon_s), self.config.checkpoint_every_steps):
+        if self._is_due("checkpoint", self._checkpoint_every_s(), self.config.checkpoint_every_steps):
             self._checkpoint()
+
+    def _checkpoint_every_s(self) -> float:
+        """Short at first, so that a learner that dies early does not start from nothing."""
+        return min(self.config.checkpoint_every_s, SOON_S * 2.0 ** min(self._saves, MOST_DOUBLINGS))
 
     def _checkpoint(self) -> None:
         with self._watch.does("checkpoint"), self.phases("checkpoint"):

@@ -139,6 +139,9 @@ class LearnerSetup:
     def _token(self) -> int:
         return self.lease.token if self.lease else 1
 
+    def _uploader(self, segments: SegmentLog) -> Uploader | None:
+        return Uploader(self.prefix, self.directory, segments, self._token(), self.most_bytes) if self.prefix else None
+
     def _start(self, saved: Checkpoint | None, intake: Intake, trainer: Trainer, publisher: Publisher) -> TrainingStart:
         if saved is not None:
             return _restore(saved, intake.segments.game, trainer, publisher)
@@ -169,7 +172,7 @@ class LearnerSetup:
             lease=self.lease,
             purges=purges,
             lockstep=lockstep,
-            uploader=Uploader(self.prefix, self.directory, segments, self._token(), self.most_bytes) if self.prefix else None,
+            uploader=self._uploader(segments),
             most_unacked=self.sections.selfplay.max_waiting_games // 2,
         )
 

@@ -34,7 +34,7 @@ def legal_texts(state: State) -> list[str]:
 def _meant(state: State, text: str) -> int | None:
     """The one legal action with this text, this number, or a text that begins so."""
     wanted, legal = _plain(text), state.legal_actions()
-    named = {action: {_plain(name := state.action_to_string(action)), _plain(_bare(name))} for action in legal}
+    named = {action: _forms(state.action_to_string(action)) for action in legal}
     exact = [action for action in legal if wanted in named[action]]
     if exact:
         return exact[0]  # of two alike, as with either die from a point off the board, the smaller die
@@ -74,3 +74,7 @@ def _plain(text: str) -> str:
 def _bare(text: str) -> str:
     """Without who plays it: `x 13/8`, `o(1,2)`."""
     return re.sub(r"^[xo](?: |(?=\())", "", text)
+
+
+def _forms(text: str) -> set[str]:
+    return {_plain(text), _plain(_bare(text))}

@@ -168,9 +168,7 @@ def is_marked(data: bytes, offset: int) -> bool:
 
 def was_synced(data: bytes, offset: int, *, marked: bool) -> bool:
     """Whether damaged bytes at an offset had been synced: a mark follows, or in an unmarked segment a whole record."""
-    if marked:
-        return any(data[place : place + MARK_BYTES] == mark(place) for place in _places(_MARK_SIGN, data, offset + 1))
-    return _record_follows(data, offset)
+    return _mark_follows(data, offset) if marked else _record_follows(data, offset)
 
 
 def _size_at(data: Buffer, offset: int) -> int:
@@ -193,6 +191,10 @@ def _damage_at(data: Buffer, offset: int) -> str:
     if zlib.crc32(memoryview(data)[body : body + length]) != checksum:
         return "checksum does not match"
     return ""
+
+
+def _mark_follows(data: bytes, offset: int) -> bool:
+    return any(data[place : place + MARK_BYTES] == mark(place) for place in _places(_MARK_SIGN, data, offset + 1))
 
 
 def _record_follows(data: bytes, offset: int) -> bool:

@@ -61,10 +61,14 @@ class PlayedGames:
             raise ConfigError(f"games are grouped by {', '.join(WAYS)}, not by {by!r}")
         if by == "version":
             return {str(version): self.rows[self.rows["version"] == version] for version in np.unique(self.rows["version"])}
-        sources = ["browser" if worker.startswith(BROWSER_PREFIX) else "server" for worker in self.workers]
-        names = sources if by == "source" else self.workers
+        names = [source_of(worker) for worker in self.workers] if by == "source" else self.workers
         labels = np.array(names)[self.rows["worker"]]
         return {str(name): self.rows[labels == name] for name in np.unique(labels)}
+
+
+def source_of(worker: str) -> str:
+    """Whether a browser's tab or a server's worker made a game."""
+    return "browser" if worker.startswith(BROWSER_PREFIX) else "server"
 
 
 def read_games(rules: Game, events: Iterable[SampleEvent], opening_plies: int = OPENING_PLIES) -> PlayedGames:

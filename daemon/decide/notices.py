@@ -6,7 +6,7 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -76,11 +76,14 @@ def lives(before: Lives, beats: Sequence[Heartbeat], now_ms: int, life_ms: float
     for worker, beat in there.items():
         if worker not in now:
             new = Life(beat, "", now_ms, now_ms)
-            others = taken.setdefault(new.place, set())
-            name = next(name for number in count(1) if (name := beat.role if number == 1 else f"{beat.role}-{number}") not in others)
-            others.add(name)
+            name = _free_name(beat.role, taken.setdefault(new.place, set()))
+            taken[new.place].add(name)
             now[worker] = replace(new, name=name)
     return now
+
+
+def _free_name(role: str, taken: Container[str]) -> str:
+    return next(name for number in count(1) if (name := role if number == 1 else f"{role}-{number}") not in taken)
 
 
 def deaths(now: Lives, reported: Iterable[Died]) -> tuple[dict[str, Life], list[ProcessDeath]]:

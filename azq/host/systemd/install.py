@@ -66,9 +66,14 @@ class Places:
             "SERVER": str(self.server),
             "DATA_BROKERS": " ".join(f"azq-broker@{role}.service" for role in data_names(self.data_brokers)),
             "FRONTS": " ".join(f"azq-front@{role}.service" for role in self.roles if self.listen),
-            "DO_NOT_RESTART": " ".join(str(int(code)) for code in sorted(DO_NOT_RESTART - {ExitCode.OK})),
+            "DO_NOT_RESTART": exit_codes(),
             "BACKOFF": backoff(self.systemd_version),
         }
+
+
+def exit_codes() -> str:
+    """Exit codes that no restart can mend, for `RestartPreventExitStatus`."""
+    return " ".join(str(int(code)) for code in sorted(DO_NOT_RESTART - {ExitCode.OK}))
 
 
 def backoff(version: int) -> str:
@@ -148,8 +153,7 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
     root = root.absolute()
     folder = assets()
     templates = {path.name: path.read_text("utf-8") for path in _templates(folder)}
-    below_ops = folder / "ops" / "flower"
-    flower = {"flowerconfig.py": ((below_ops if below_ops.is_dir() else folder / "flower") / "flowerconfig.py").read_text("utf-8")}
+    flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
     config = below(root, CONFIG_FOLDER)
     count = brokers.wanted_count(config / brokers.SETTINGS, data_shards)
     server = find_server(below(root, STATE_FOLDER) / f"broker-{brokers.CONTROL}")
@@ -230,6 +234,10 @@ def _templates(folder: Path) -> list[Path]:
 def _check_root(root: Path) -> None:
     if root == Path("/") and os.geteuid() != 0:
         raise ConfigError("installing units needs root: use sudo, or --root FOLDER, or --dry-run")
+
+
+def _flower_folder(folder: Path) -> Path:
+    return folder / "ops" / "flower" if (folder / "ops" / "flower").is_dir() else folder / "flower"
 
 
 def below(root: Path, path: Path) -> Path:

@@ -82,9 +82,7 @@ class Downloader:
         if remote and not remote[-1].index:
             is_ahead = self._bring_open(remote[-1])
         if not is_ahead:
-            for path in sorted((self._directory / SEGMENTS).iterdir()):  # the folder's own, which follow others than the store's
-                if path.suffix in (".seg", ".idx") and path.stem.isdigit() and int(path.stem) > len(remote):
-                    self._put_aside(path)
+            self._put_aside_behind(len(remote))
 
     def _bring_index(self, segment: RemoteSegment) -> bool:
         """Whether the folder's index is the store's; it is afterwards."""
@@ -145,6 +143,13 @@ class Downloader:
         data = None if path.exists() else self._prefix.read(PURGED)
         if data is not None:
             publish_file(below(self._directory, path), data)
+
+    def _put_aside_behind(self, last: int) -> None:
+        """Of the folder's own segments, which follow others than the store's."""
+        folder = self._directory / SEGMENTS
+        for path in sorted(folder.iterdir()):
+            if path.suffix in (".seg", ".idx") and path.stem.isdigit() and int(path.stem) > last:
+                self._put_aside(path)
 
     def _put_aside(self, path: Path) -> None:
         make_folders(self._aside)

@@ -136,9 +136,7 @@ class Uploader:
         try:
             if not self._writer:
                 self._compare()
-            for name, note in self._new_notes().items():
-                self.prefix.write(name, note)
-                self._uploaded_notes[name] = note
+            self._write_notes()
             more = self._write_log()
             return self._write_checkpoint() or more
         except OSError as error:
@@ -149,6 +147,11 @@ class Uploader:
         purged = self.directory / SEGMENTS / PURGED
         notes = {RECORD: encode(self.record) if self.record else b"", PURGED: purged.read_bytes() if purged.exists() else b""}
         return {name: data for name, data in notes.items() if data and data != self._uploaded_notes.get(name)}
+
+    def _write_notes(self) -> None:
+        for name, data in self._new_notes().items():
+            self.prefix.write(name, data)
+            self._uploaded_notes[name] = data
 
     def _compare(self) -> None:
         """Finds how far the store is. Raises `StateConflict` where it holds anything that this folder does not."""
@@ -194,9 +197,7 @@ class Uploader:
             log.warning("segment_not_kept", file=str(path), reason="it was moved away before the store had it")
         elif self._write_extent(path, segment_file(self._number), path.stat().st_size):
             return True
-        index = path_of(self.directory / SEGMENTS, self._number).read_bytes()
-        for start in range(0, len(index), self.most_bytes):
-            self._put(index_file(self._number), start, len(index), index[start : start + self.most_bytes])
+        self._write_index(self._number)
         self._number, self._extents = self._number + 1, []
         self._save_end()
         return True
@@ -213,6 +214,11 @@ class Uploader:
         self._save_end()
         self._drop(covered)
         return True
+
+    def _write_index(self, number: int) -> None:
+        data = path_of(self.directory / SEGMENTS, number).read_bytes()
+        for start in range(0, len(data), self.most_bytes):
+            self._put(index_file(number), start, len(data), data[start : start + self.most_bytes])
 
     def _write_checkpoint(self) -> bool:
         """Uploads the next object of the newest checkpoint, or of a begun one; True where there is more."""

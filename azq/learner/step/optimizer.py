@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -59,13 +59,16 @@ def make_optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.Adam
     for name, parameter in named:
         matrix = config.muon_rate > 0 and name.startswith("blocks.") and parameter.ndim >= 2
         kinds[MATRICES if matrix else "other" if parameter.ndim >= 2 else "flat"].append(parameter)
-    groups: list[dict[str, Any]] = [
-        {"params": kind, "weight_decay": 0.0 if name == "flat" else float(config.weight_decay)} for name, kind in kinds.items() if kind
-    ]
+    groups: list[dict[str, Any]] = [{"params": kind, "weight_decay": decay_of(kind, config)} for kind in kinds.values() if kind]
     if kinds[MATRICES]:
         groups[0][MATRICES] = config.muon_rate / config.learning_rate
     fused = named[0][1].device.type in ("cpu", "cuda")
     return (Muon if config.muon_rate > 0 else torch.optim.AdamW)(groups, lr=config.learning_rate, fused=fused)
+
+
+def decay_of(kind: Sequence[nn.Parameter], config: LearnerConfig) -> float:
+    """The weight decay of parameters of one kind: none of biases and the like."""
+    return float(config.weight_decay) if kind[0].ndim >= 2 else 0.0
 
 
 class Muon(torch.optim.AdamW):

@@ -165,9 +165,7 @@ class Stepper(ABC):
             try:
                 return self._accumulated(batch)
             except (RuntimeError, MemoryError) as error:
-                # oneDNN's words may mean something else, which fails with a single sample, too
-                short = is_out_of_memory(error) or "could not create a primitive" in str(error)
-                if not short or min(len(batch), self.micro_batch or len(batch)) == 1:
+                if not ran_short(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
                     raise
                 reason = str(error).partition("\n")[0][:200]
             self._halve(len(batch), reason)  # outside of the handler: an error holds the tensors that took the memory
@@ -196,6 +194,11 @@ class Stepper(ABC):
                     self.sync.backward(self._total(losses))
             total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in losses.items()}
         return total
+
+
+def ran_short(error: BaseException) -> bool:
+    """Whether a pass ran out of memory; oneDNN's error may mean something else, which fails with a single sample, too."""
+    return is_out_of_memory(error) or "could not create a primitive" in str(error)
 
 
 def _beside(parameter: Tensor, moment: Tensor) -> Tensor:

@@ -145,10 +145,13 @@ class Trainer(Stepper):
             if self._symmetries is not None and batch.chosen is not None:
                 chosen = self._send(batch.chosen).long()
                 planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
-        with self.phases("forward"), torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None):
+        with self.phases("forward"), self._autocast():
             outputs = self.sync.forward(planes, scalars)
         with self.phases("loss"):
             return all_losses(outputs, targets, self._spread)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None)
 
     def _targets(self, samples: Samples) -> Targets:
         hidden = None if samples.hidden is None else self._bits(samples.hidden, self._spec.num_hidden).float()

@@ -49,10 +49,7 @@ class Reach:
     def ask(self, member: Member, order: MemberOrder) -> MemberReport:
         """The answer. Raises `OrderRefused` where azq there says no, `HostError` without an answer."""
         if not member.host:
-            try:
-                return answer(order)
-            except AzqError as error:
-                raise OrderRefused(str(error)) from None
+            return _here(order)
         words, within_s = words_for(self._reaching, member.host), order.within_s + PATIENCE_S
         try:
             process = subprocess.Popen(
@@ -104,6 +101,14 @@ class Reach:
         with self._lock:
             for process in self._under_way:
                 process.kill()
+
+
+def _here(order: MemberOrder) -> MemberReport:
+    """What this machine answers itself."""
+    try:
+        return answer(order)
+    except AzqError as error:
+        raise OrderRefused(str(error)) from None
 
 
 def _report(code: int, output: str, complaint: str) -> MemberReport:

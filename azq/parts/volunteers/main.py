@@ -74,12 +74,10 @@ def main(config: Config) -> int:
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())
         agree_on_schema(client)
-        networks = StoredNetworks(config.store, config.home, client)
-        contributors = ContributorStore(client, config.gateway, secret := volunteer_secret(client))
-        backing = Backing(Ledger(client), contributors, VerifyingJudge(contributors, VerifierProcess()), networks, secret)
+        backing = backing_of(config, client)
         gateway = Gateway(settings, backing)
         public = Public(gateway, backing, RedisBus(client))
-        server = stack.enter_context(serving(make_site(gateway, networks, public, settings.url), listener, settings))
+        server = stack.enter_context(serving(make_site(gateway, backing.networks, public, settings.url), listener, settings))
         jobs = JobSource(config, gateway, client, server.loop)
         stack.callback(jobs.end)
         children = Supervisor()
@@ -91,6 +89,13 @@ def main(config: Config) -> int:
         notify(STOPPING)
     log.info("stopped")
     return int(ExitCode.OK)
+
+
+def backing_of(config: Config, client: redis.Redis) -> Backing:
+    """What the gateway works with."""
+    networks = StoredNetworks(config.store, config.home, client)
+    contributors = ContributorStore(client, config.gateway, secret := volunteer_secret(client))
+    return Backing(Ledger(client), contributors, VerifyingJudge(contributors, VerifierProcess()), networks, secret)
 
 
 @contextlib.contextmanager

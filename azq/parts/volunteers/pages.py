@@ -39,7 +39,7 @@ from azq.status.strength import TOO_FEW, Standing, headline_kind, trends
 from azq.status.viewer import GameView, view
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import BROWSER_PREFIX, LearnerStatus, SampleEvent
+from azq.wire.messages import BROWSER_PREFIX, LearnerStatus, MatchResult, SampleEvent
 
 FOLDER = str(files("azq") / "web")
 LEADING = {"/": "./web/contribute/", "/progress": "./web/progress/", "/play": "./web/play/", "/favicon.ico": "./web/icon.svg"}
@@ -261,7 +261,7 @@ class Public:
 
 
 def _versions(standing: Standing) -> list[dict[str, Any]]:
-    engines = {match.first: match for match in reversed(standing.matches) if match.second.startswith("gnubg:") and not match.error}
+    engines = {match.first: match for match in reversed(standing.matches) if _is_engine(match)}
     rows = []
     for rating in standing.ratings:
         if (version := version_of(rating.player)) is not None:
@@ -269,3 +269,7 @@ def _versions(standing: Standing) -> list[dict[str, Any]]:
             points = {"points": match.points, "points_se": match.points_se, "against": match.second} if match else NO_POINTS
             rows.append({"version": version, "elo": rating.elo, "low": rating.low, "high": rating.high, "games": rating.games} | points)
     return sorted(rows, key=lambda row: row["version"])
+
+
+def _is_engine(match: MatchResult) -> bool:
+    return match.second.startswith("gnubg:") and not match.error

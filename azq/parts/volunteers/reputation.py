@@ -45,9 +45,13 @@ class Ladder:
     trusted_after: int  # plies that were searched again and agreed, over `TRUSTED_GAMES`
 
 
-# A batch with that share of false plies, and so many of them, pass in a share `MISSED` of cases at most.
-_SHARE = -math.expm1(math.log(MISSED) / MOST_FALSE)
-EXACT = Ladder(math.ceil(math.log(MISSED) / math.log1p(-LEAST_FALSE)), 4 * _SHARE, _SHARE, 100)
+def ladder_of(least_false: float, most_false: int, missed: float) -> Ladder:
+    """The ladder on which a batch with that share of false plies, and so many of them, pass in a share `missed` of cases at most."""
+    share = -math.expm1(math.log(missed) / most_false)
+    return Ladder(math.ceil(math.log(missed) / math.log1p(-least_false)), 4 * share, share, 100)
+
+
+EXACT = ladder_of(LEAST_FALSE, MOST_FALSE, MISSED)
 ROUNDED = Ladder(26, 0.25, 0.04, 200)  # in floats, where a false ply shows with 0.24 at least
 
 

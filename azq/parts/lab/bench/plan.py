@@ -223,9 +223,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     rows = result["summary"]
     for columns in (NETWORKS, SELFPLAY):
         lines += table(["network, batch", *columns], [_cells(row, columns) for row in rows])
-    left_out = "; ".join(f"{name} ({reason})" for name, reason in result["left_out"].items())
-    lines += [*_peers(rows), *_latency(result["parts"]), *([f"Not measured: {left_out}."] if left_out else [])]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *_peers(rows), *_latency(result["parts"]), *_left_out(result["left_out"])]).rstrip() + "\n"
 
 
 def _cells(row: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
@@ -276,3 +274,7 @@ def _latency(parts: Figures) -> list[str]:
     ]
     head = ("one request at a time", "batch", "bare p50, ms", "round trip p50", "p99", "added p50", "added p99")
     return table(head, rows) if rows else []
+
+
+def _left_out(reasons: Mapping[str, str]) -> list[str]:
+    return [f"Not measured: {'; '.join(f'{name} ({reason})' for name, reason in reasons.items())}.", ""] if reasons else []

@@ -73,6 +73,10 @@ def _cut(system: System, fault: ScheduledFault, victim: Victim | None) -> Lift:
     return nothing
 
 
+def _disk_full(system: System, fault: ScheduledFault, victim: Victim | None) -> Lift:
+    return limit_files(system, victim) if victim else nothing
+
+
 def _poison(system: System, fault: ScheduledFault, victim: Victim | None) -> Lift:
     send_poison(system, random.Random(fault.at_s))
     return nothing
@@ -90,7 +94,7 @@ KINDS: dict[str, FaultKind] = {
     "freeze": FaultKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (0.1, 8.0)),  # shorter, or just long enough for a lease to run out
     "cut": FaultKind(BROKERS, _cut, (0.2, 5.0)),
     "memory": FaultKind(BROKERS, lambda system, fault, _: limit_memory(system, fault.plane), (0.5, 5.0)),
-    "disk-full": FaultKind(("learner",), lambda system, _, victim: limit_files(system, victim) if victim else nothing, (0.5, 5.0)),
+    "disk-full": FaultKind(("learner",), _disk_full, (0.5, 5.0)),
     "poison": FaultKind(("streams",), _poison),
     "nan": FaultKind(("weights",), _bad_weights),
     "truncated": FaultKind(("weights",), _bad_weights),

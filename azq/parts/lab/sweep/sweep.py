@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -53,9 +54,7 @@ def sweep(plan: StudyPlan, folder: Path, progress: Progress, begin: Begin, show:
         locked(folder / ".lock", lambda pid: f"azq sweep (pid {pid}) works on study {plan.name} in {folder}; wait for it"),
     ):
         study = _begin(plan, folder)
-        for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):  # cut off: those of a sweep that works look the same
-            study.tell(trial.number, state=TrialState.FAIL)
-            study.enqueue_trial(trial.params)
+        _begin_again(study)
         left = plan.trials - len(study.get_trials(deepcopy=False, states=DONE))
         show(study, True)
         try:
@@ -161,7 +160,7 @@ def distribution(part: Range | Choices) -> BaseDistribution:
 def line(plan: StudyPlan, trial: FrozenTrial) -> str:
     """A trial in one line."""
     value = "-" if trial.value is None else f"{trial.value:.4g}"
-    chosen = " ".join(f"{name}={f'{value:.4g}' if isinstance(value, float) else value}" for name, value in trial.params.items())
+    chosen = " ".join(f"{name}={_short(value)}" for name, value in trial.params.items())
     return f"trial {trial.number}: {plan.metric} {value} {trial.state.name.lower()}  {chosen}"
 
 
@@ -193,6 +192,13 @@ def _begin(plan: StudyPlan, folder: Path) -> optuna.Study:
     return study
 
 
+def _begin_again(study: optuna.Study) -> None:
+    """Puts the trials that were cut off in the queue; under the study's lock, since trials of another sweep look the same."""
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        study.tell(trial.number, state=TrialState.FAIL)
+        study.enqueue_trial(trial.params)
+
+
 @contextmanager
 def _database_errors(folder: Path) -> Iterator[None]:
     """Raises errors of the database as `StoreError`."""
@@ -201,6 +207,10 @@ def _database_errors(folder: Path) -> Iterator[None]:
     except DatabaseError as error:
         why = str(error.orig)
         raise StoreError(f"the study in {folder / DATABASE} cannot be used: {why}; end who else has it open, or move it away") from None
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_values(plan: StudyPlan, study: optuna.Study) -> StudyReport:
