@@ -75,6 +75,7 @@ def test_every_resource_has_its_method(site: Site) -> None:
         assert client.weights("first") == []
         assert client.levels("first") == []
         site.bus.publish(keys.weights("first"), encode(WeightEvent("first", 1, "a" * 64, "file:x", 1, 1)))
+        assert client.pin_weights("first", 1, "a test").serving == client.unpin_weights("first").serving == 1
         answer = client.moves("first", [{"actions": [0, 4, 1, 5]}], num_simulations=32, seed=None)
         assert (answer.weight_version, answer.moves[0].action, answer.moves[0].text) == (1, 2, "x(0,2)")
         assert client.finish_run("first").state == "finished"

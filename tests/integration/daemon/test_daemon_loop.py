@@ -25,11 +25,11 @@ from azq.errors import StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import process_space
 from azq.ledger.types import JobState, Lease, RunState
-from azq.status.observe import Beats, Observer
+from azq.status.observe import Beats, Observer, read_promotions
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
-from azq.wire.messages import EvalRound, Fleet, GradeSpec, MatchSpec, WeightEvent
+from azq.wire.messages import EvalRound, Fleet, GradeSpec, MatchResult, MatchSpec, WeightEvent
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
 from daemon.serve.loop import DaemonLock, Loop, broker_ms
@@ -164,6 +164,20 @@ def test_new_weights_are_evaluated_once_and_a_restarted_daemon_does_not_ask_agai
     grade, match, _ = (view.job.payload for view in plane.ledger.jobs("r") if view.job.kind == "eval")
     assert (decode(match, MatchSpec).first, decode(match, MatchSpec).second) == ("weights:7", "weights:3")
     assert decode(grade, GradeSpec).weight_version == 7
+
+
+def test_who_wins_its_trial_is_promoted(plane: Plane) -> None:
+    plane.worker("selfplay.cpu", "eval.cpu", slots=4)
+    plane.create(arena={"every_s": 0, "promotion": "games", "promotion_games": 40, "games": 10})
+    for version, won in ((1, 0), (2, 2), (3, 8)):  # of ten games; 55 % are needed
+        plane.bus.publish(keys.weights("r"), encode(WeightEvent("r", version, "0" * 64, "file:x", 10, 0)))
+        for _ in range(10):
+            assert plane.loop.tick()
+            for lease in filter(None, (plane.ledger.claim(*message, "w1", 30.0) for message in plane.messages("eval.cpu"))):
+                spec = decode(lease.job.payload, MatchSpec)
+                plane.ledger.complete(lease, encode(MatchResult(spec, spec.first, spec.second, won, 0, spec.games - won, 0)))
+    verdicts = [(event.version, event.deed) for event in read_promotions(plane.bus, "r").events if event.deed != "candidate"]
+    assert verdicts == [(1, "promoted"), (2, "rejected"), (3, "promoted")]
 
 
 def test_a_match_for_tabs_goes_to_servers_once_no_tab_is_there(plane: Plane) -> None:
