@@ -150,24 +150,14 @@ def test_what_forbids_a_start_is_one_line_and_a_documented_exit_code(broker: Any
             (broker.control_url, everywhere | token, ExitCode.CONFIG, "daemon.plaintext"),
             ("", {}, ExitCode.CONFIG, "broker.control_url"),
             (wrong, {}, ExitCode.BROKER_REFUSED, "password"),
+            (broker.control_url, {}, ExitCode.CONFLICT, "another daemon (pid 17 on elsewhere)"),
         ]
+        with connect(broker.control_url) as client:
+            client.set(keys.DAEMON, "elsewhere:17:1:another-boot/1")
         for url, settings, code, words in cases:
             done = azq_here(tmp_path, "daemon", **{"AZQ_BROKER__CONTROL_URL": url, "AZQ_DAEMON__PORT": "0", **settings})
             assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
             assert words in done.stderr
-
-
-def test_a_second_daemon_is_refused_and_a_killed_one_is_succeeded(broker: Any, start: Callable[..., Any]) -> None:
-    first = start(broker.control_url)
-    address_of(first)
-    second = start(broker.control_url)
-    _, errors = second.communicate(timeout=PATIENCE_S)
-    assert second.returncode == ExitCode.CONFLICT
-    assert f"pid {first.pid}" in errors.splitlines()[-1]
-    first.kill()
-    first.wait()
-    successor = start(broker.control_url)
-    assert get(address_of(successor), "/healthz")[0] == 200
 
 
 def test_a_daemon_that_was_given_no_token_has_its_own_which_azq_finds(broker: Any, start: Callable[..., Any], tmp_path: Path) -> None:
