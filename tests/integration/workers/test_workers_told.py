@@ -84,7 +84,8 @@ def test_each_message_ends_as_the_ledger_says_and_none_is_left_or_sent_again(fle
         os.kill(fleet.playing(), signal.SIGKILL)
         assert task_of(state, lost).state == states.FAILURE, "its next attempt is another task"
         assert "WorkerLostError" in task_of(state, lost).exception
-        until(lambda: fleet.ledger.job(lost.job.job_id).attempt == 2, "end of the lease")
+        until(lambda: fleet.ledger.job(lost.job.job_id).attempt == 2, "end of the lease by the child's parent")
+        until(lambda: "pool_child_died" in fleet.log(), "line about the dead child")
         taken = fleet.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu"))
         assert fleet.ledger.claim(taken.job.job_id, 1, "somebody else", 30.0)
         fleet.publish(taken)
