@@ -1,4 +1,4 @@
-"""Failures rehearsed on a real system: the six most telling ones (`-m drill`, in CI), all of them in the slow tests."""
+"""Failures rehearsed on a real system: the five most telling ones (`-m drill`, in CI), all of them in the slow tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ PATIENCE = "3"  # bounds are for a machine that does nothing else; this one runs
 SHARED = (
     "broker-control-kill",
     "broker-data-kill",
-    "learner-kill-unacknowledged",
     "selfplay-child-kill",
     "weights-nan",
 )
