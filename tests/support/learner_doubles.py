@@ -1,9 +1,9 @@
-"""Doubles around a learner: a ledger of one run, a store in memory, a tracker that remembers, a game that has everything."""
+"""Doubles around a learner: a store in memory, a tracker that remembers, a game that has everything."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from azq import games
-from azq.bus.base import Bus
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.learner.data.batches import Batch
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
-from azq.ledger import Ledger
-from azq.ledger.types import LearnerLease, LedgerCounts, RunState, RunView
 from azq.nets import NetSpec, build
 from azq.replay.samples import Samples
 from azq.store.objects import ObjectPrefix
-from azq.wire import keys
-from azq.wire.messages import RunRecord
 
 
 def trainer_of(network: NetworkConfig, game: str = "connect_four", *, seed: int = 1, symmetries: bool = False, **options: Any) -> Trainer:
@@ -37,45 +32,6 @@ def train(trainer: Trainer, samples: Samples, rng: np.random.Generator) -> None:
     """One step on samples; `rng` draws their symmetries."""
     count = trainer.num_symmetries
     trainer.train_on(Batch(samples, rng.integers(0, count, len(samples), dtype=np.uint8) if count > 1 else None), 0.0)
-
-
-class OneRunLedger(Ledger):
-    """Knows one run; keeps what the learner reported."""
-
-    def __init__(self, run: str, bus: Bus) -> None:
-        self._bus = bus
-        self.record = RunRecord(run, b"{}", {}, "", 0)
-        self.state = RunState.RUNNING
-        self.active_ms = 0
-        self.inserted = 0
-        self.duplicates_dropped = 0
-        self.refused: dict[int, str] = {}
-
-    def run(self, name: str) -> RunView:
-        return RunView(self.record, self.state, "", self.active_ms, 0)
-
-    def counts(self, run: str) -> LedgerCounts:
-        return LedgerCounts(10**9, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
-
-    def renew_learner(self, lease: LearnerLease) -> None: ...
-
-    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
-        self._bus.publish(keys.weights(run), frame)
-
-    def record_inserted(
-        self,
-        run: str,
-        inserted: int,
-        duplicates_dropped: int,
-        *,
-        ack: Sequence[str] = (),
-        refused: Mapping[int, str] | None = None,
-        lease: LearnerLease | None = None,
-    ) -> None:
-        if ack:
-            self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, list(ack))
-        self.inserted, self.duplicates_dropped = inserted, duplicates_dropped
-        self.refused.update(refused or {})
 
 
 class DictStore:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from learner_doubles import DictStore, ListTracker, OneRunLedger
+from learner_doubles import DictStore, ListTracker
 from memory_broker import MemoryBus, MemoryLedger
 from replay_games import frame, play_game
 
@@ -35,7 +35,10 @@ class Workplace:
     def __init__(self, folder: Path, game: Any = None) -> None:
         self.folder = folder
         self.bus = MemoryBus()
-        self.ledger = OneRunLedger(RUN, self.bus)
+        self.now_ms = 1  # by the ledger's clock
+        self.ledger = MemoryLedger(self.bus, clock_ms=lambda: self.now_ms)
+        self.ledger.create_run(RunRecord(RUN, b"{}", {}, "", 1))
+        self.bus.client.hset(keys.ledger(RUN), "opened", 10**9)
         self.store = DictStore()
         self.tracker = ListTracker()
         self.game = game or games.load("tic_tac_toe")

@@ -25,7 +25,7 @@ def test_games_are_stored_acknowledged_counted_and_trained_on(place):
     run_dry(learner)
     status = learner.status()
     assert place.bus.length(keys.samples(RUN)) == 0
-    assert status.games_inserted == place.ledger.inserted == 30
+    assert status.games_inserted == place.ledger.counts(RUN).inserted == 30
     assert status.step == status.samples_consumed // 16 > 0
     assert status.samples_consumed <= 2.0 * status.samples_inserted < status.samples_consumed + 16
 
@@ -43,7 +43,7 @@ def test_unreadable_and_illegal_samples_become_dead_letters_and_stop_nobody(plac
     letters = [decode(entry.frame, DeadLetter) for entry in place.bus.after(keys.DEAD, "0")]
     assert [letter.frame == b"noise" for letter in letters] == [True, False, False]
     assert all(letter.stream == keys.samples(RUN) and letter.reason for letter in letters)
-    assert set(place.ledger.refused) == {3}
+    assert set(place.ledger.abandoned(RUN)) == {3}
 
 
 def test_a_full_disk_is_waited_for_and_nothing_is_half_acknowledged(place, monkeypatch):
@@ -59,16 +59,16 @@ def test_a_full_disk_is_waited_for_and_nothing_is_half_acknowledged(place, monke
         turns(learner, 1)
     assert ["No space left" in line["reason"] for line in lines if line["event"] == "disk_refuses"] == [True]
     assert place.bus.length(keys.samples(RUN)) == 5
-    assert place.ledger.inserted == 0
+    assert place.ledger.counts(RUN).inserted == 0
     deadline = time.monotonic() + PATIENCE_S
-    while place.ledger.inserted < 5 and time.monotonic() < deadline:  # it pauses between two tries
+    while place.ledger.counts(RUN).inserted < 5 and time.monotonic() < deadline:  # it pauses between two tries
         turns(learner, 1)
-    assert place.ledger.inserted == 5
-    assert place.ledger.duplicates_dropped == 0
+    assert place.ledger.counts(RUN).inserted == 5
+    assert place.ledger.counts(RUN).duplicates_dropped == 0
 
 
 def test_more_games_than_one_read_holds_are_taken_in_by_one_turn(place):
     learner = place.learner()
     place.finish_games(1, 2 * BATCH + 1)
     turns(learner, 1)
-    assert place.ledger.inserted == 2 * BATCH + 1
+    assert place.ledger.counts(RUN).inserted == 2 * BATCH + 1

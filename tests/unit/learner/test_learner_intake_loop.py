@@ -78,7 +78,7 @@ def test_games_are_taken_in_while_a_round_trains(place, running):
     end = running(learner)
     assert learner.ranks.begun.wait(PATIENCE_S)
     place.finish_games(31, 500)
-    until(lambda: place.ledger.inserted == 500)
+    until(lambda: place.ledger.counts(RUN).inserted == 500)
     assert learner.status().step == 0
     learner.ranks.go.set()
     assert end() == []
@@ -112,10 +112,10 @@ def test_what_comes_from_many_while_it_trains_is_stored_once_and_known_after_a_r
         sender.start()
     for sender in senders:
         sender.join()
-    until(lambda: place.ledger.inserted == 350)
+    until(lambda: place.ledger.counts(RUN).inserted == 350)
     assert end() == []
     assert place.bus.length(keys.samples(RUN)) == 0
-    assert place.ledger.duplicates_dropped == 250
+    assert place.ledger.counts(RUN).duplicates_dropped == 250
     stored = [event.record.uid for _, event in SegmentReader(place.folder / "segments").newest(1000)]
     assert sorted(stored) == list(range(1, 351))
     state = checkpoint.load_newest(place.folder / "checkpoints").state
@@ -127,7 +127,7 @@ def test_what_comes_from_many_while_it_trains_is_stored_once_and_known_after_a_r
 
 def test_what_ends_intake_ends_the_learner_and_nothing_was_written(place):
     learner = place.learner()
-    place.ledger.inserted = 7  # games that the folder does not have
+    place.ledger.record_inserted(RUN, 7, 0)  # games that the folder does not have
     with pytest.raises(StateConflict, match="7 were stored"):
         learner.run(threading.Event())
     assert place.weights() == []
@@ -202,4 +202,4 @@ def test_a_learner_that_is_stopped_at_once_drains_all_the_same(place):
     learner = place.learner()
     place.finish_games(1, 300)
     learner.run(stopped())
-    assert place.ledger.inserted == 300
+    assert place.ledger.counts(RUN).inserted == 300

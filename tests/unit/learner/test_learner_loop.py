@@ -20,7 +20,7 @@ from azq.nets import from_bytes
 from azq.process.liveness import HANG_AFTER_S, WorkWatch
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.messages import LearnerStatus, MatchResult, MatchSpec, WeightEvent
 
 
 def one_step_a_turn(learner: Learner) -> None:
@@ -218,7 +218,7 @@ def test_stopping_drains_the_stream_publishes_and_writes_a_checkpoint(place):
     place.finish_games(31, 1000)
     learner.run(stopped())
     assert place.bus.length(keys.samples(RUN)) == 0
-    assert place.ledger.inserted == 1000
+    assert place.ledger.counts(RUN).inserted == 1000
     assert [event.version for event in place.weights()] == [1, 2]
     state = checkpoint.load_newest(place.folder / "checkpoints").state
     assert (state.step, state.weight_version) == (learner.status().step, 2)
@@ -305,7 +305,7 @@ def test_a_paused_run_is_published_and_not_trained_yet_its_games_are_kept(place)
     learner = place.learner()
     place.finish_games(1, 30)
     run_dry(learner)
-    place.ledger.state = RunState.PAUSED
+    place.ledger.set_run_state(RUN, RunState.PAUSED)
     learner.report()
     step = learner.status().step
     assert [event.version for event in place.weights()] == [1, 2]
@@ -313,7 +313,7 @@ def test_a_paused_run_is_published_and_not_trained_yet_its_games_are_kept(place)
     turns(learner, 3)
     assert learner.status().step == step
     assert learner.status().games_inserted == 90
-    place.ledger.state = RunState.RUNNING
+    place.ledger.set_run_state(RUN, RunState.RUNNING)
     learner.report()
     turns(learner, 2)
     assert learner.status().step > step
@@ -321,8 +321,8 @@ def test_a_paused_run_is_published_and_not_trained_yet_its_games_are_kept(place)
 
 def test_progress_follows_the_run_and_drops_the_learning_rate(place):
     learner = place.learner()
-    place.ledger.record = RunRecord(RUN, b"{}", {"minutes": 10.0}, "", 0)
-    place.ledger.active_ms = 7 * 60_000
+    place.ledger.update_run_until(RUN, {"minutes": 10.0})
+    place.now_ms += 7 * 60_000
     learner.report()
     place.finish_games(1, 30)
     run_dry(learner)

@@ -66,14 +66,14 @@ def test_games_are_trained_on_at_once_and_acknowledged_when_the_store_has_them(p
     learner = place.learner(prefix=prefix)
     place.finish_games(1, 30)
     turn(learner)
-    assert (place.ledger.inserted, place.bus.length(keys.samples(RUN))) == (0, 30)
+    assert (place.ledger.counts(RUN).inserted, place.bus.length(keys.samples(RUN))) == (0, 30)
     assert learner.status().games_inserted == 30
     assert learner.trainer.step > 0
     turn(learner)
     assert learner.intake.duplicates == 0, "what is held is not read twice"
     upload_all(learner.uploader)
     turn(learner)
-    assert (place.ledger.inserted, place.bus.length(keys.samples(RUN))) == (30, 0)
+    assert (place.ledger.counts(RUN).inserted, place.bus.length(keys.samples(RUN))) == (30, 0)
     assert learner.status().games_alone == 0
 
 
@@ -96,7 +96,7 @@ def test_a_learner_on_another_host_goes_on_from_the_store_alone(place):
     run_dry(second)
     upload_all(second.uploader)
     turn(second)
-    assert place.ledger.inserted == second.intake.segments.games == 45
+    assert place.ledger.counts(RUN).inserted == second.intake.segments.games == 45
     assert second.intake.duplicates == 0
     ages = np.arange(200)
     assert np.array_equal(first.intake.window.newest(ages).packed, second.intake.window.newest(ages).packed)
@@ -114,12 +114,12 @@ def test_a_store_that_is_away_stops_nothing_and_what_one_disk_alone_has_is_told(
         learner.uploader.turn()
         assert place.bus.length(keys.samples(RUN)) < 10 + 4
     assert learner.trainer.step > 0
-    assert learner.status().games_alone == place.ledger.inserted > 20
+    assert learner.status().games_alone == place.ledger.counts(RUN).inserted > 20
     prefix.away = False
     until(lambda: learner.uploader.turn() or not learner.uploader.away, "the store to be tried again")
     upload_all(learner.uploader)
     turn(learner)
-    assert (learner.status().games_alone, place.ledger.inserted) == (0, 40)
+    assert (learner.status().games_alone, place.ledger.counts(RUN).inserted) == (0, 40)
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 5)), max_size=8), st.integers(0, 5), st.integers(0, 30))
