@@ -60,22 +60,27 @@ def observations(count: int, seed: int = 0, spec: NetSpec = SPEC) -> NDArray[np.
 
 
 class OneRun(Ledger):
-    """The part of a ledger that names the runs."""
+    """A ledger of one run, or of those in `views`; counts how often it is asked, and for how many: whole ones, and only glanced at."""
 
     def __init__(self, run: str = RUN, sections: RunSections = SECTIONS) -> None:
         record = RunRecord(run, json.dumps(dump_run(sections)).encode(), {}, "", 0)
-        self.views = [RunView(record, RunState.RUNNING, "", 0, 0)]
-        self.looks = 0
+        self.views = {run: RunView(record, RunState.RUNNING, "", 0, 0)}
+        self.busy: set[str] = set()
+        self.lists = self.looks = self.whole = self.glanced_at = 0
 
     def names(self) -> list[str]:
-        return [view.record.run for view in self.views]
+        self.lists += 1
+        return sorted(self.views)
 
     def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
         self.looks += 1
-        return [view for view in self.views if names is None or view.record.run in names]
+        found = [self.views[name] for name in (self.views if names is None else names) if name in self.views]
+        self.whole += len(found)
+        return found
 
     def stirring(self, names: Sequence[str]) -> list[str]:
-        return []
+        self.glanced_at += len(names)
+        return [name for name in names if name in self.busy or self.views[name].state is RunState.RUNNING]
 
 
 class Shelf:

@@ -71,7 +71,7 @@ def test_a_run_that_ended_days_ago_is_loaded_again_for_whoever_plays(http, conne
     ledger.set_run_state(RUN, state)
     shelf.publish(1, weights(1))
     old = OneRun()
-    old.views = [replace(old.views[0], state=state, changed_ms=0)]
+    old.views = {RUN: replace(old.views[RUN], state=state, changed_ms=0)}
     with serving(server := connect.server(shelf, ledger=old)):
         until(lambda: old.looks >= 1, "the runs were looked at")
         assert server.versions == {}, "it sleeps"

@@ -43,10 +43,10 @@ class Place:
 
     def make_again(self, **changes: Any) -> None:
         """Wipes the run's weights and creates a run of the same name a moment later."""
-        (view,) = self.runs.views
+        (view,) = self.runs.views.values()
         record = msgspec.structs.replace(view.record, created_ms=view.record.created_ms + 1, **changes)
         self.bus.delete(keys.weights(RUN))
-        self.runs.views = [RunView(record, RunState.RUNNING, "", 0, 0)]
+        self.runs.views = {RUN: RunView(record, RunState.RUNNING, "", 0, 0)}
 
 
 def test_a_run_made_again_under_its_name_is_evaluated_by_its_own_weights() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
+from inference_doubles import OneRun
 
 from azq.errors import MissingExtra
 from azq.inference.serve.roster import AGAIN, POLL_S, REST_AFTER_MS, REST_POLL_S, Roster, Unserved, rests
-from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.wire.messages import RunRecord
 
@@ -19,34 +17,13 @@ def view(name: str, state: RunState = RunState.RUNNING, changed_ms: int = 0) -> 
     return RunView(RunRecord(name, b"{}", {}, "", 0), state, "", 0, changed_ms)
 
 
-class CountingRuns(Ledger):
-    """A ledger that counts the runs it is asked for: `scripts` those read whole, `plain` those only glanced at."""
-
-    def __init__(self, *views: RunView) -> None:
-        self.views = {one.record.run: one for one in views}
-        self.busy: set[str] = set()
-        self.scripts = self.plain = self.lists = 0
-
-    def names(self) -> list[str]:
-        self.lists += 1
-        return sorted(self.views)
-
-    def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
-        found = [self.views[name] for name in (self.views if names is None else names) if name in self.views]
-        self.scripts += len(found)
-        return found
-
-    def stirring(self, names: Sequence[str]) -> list[str]:
-        self.plain += len(names)
-        return [name for name in names if name in self.busy or self.views[name].state is RunState.RUNNING]
-
-
 class Place:
     """A roster whose clock is set forward by hand."""
 
     def __init__(self, *views: RunView) -> None:
         self.now_s = 0.0
-        self.runs = CountingRuns(*views)
+        self.runs = OneRun()
+        self.runs.views = {one.record.run: one for one in views}
         self.wanted: set[str] = set()
         self.roster = Roster(self.runs, lambda: self.wanted, lambda: self.now_s, lambda: NOW_MS + int(self.now_s * 1000))
         self.served: set[str] = set()
@@ -64,11 +41,11 @@ def test_a_thousand_finished_runs_cost_next_to_nothing() -> None:
     old = [view(f"old{number:04}", RunState.FINISHED) for number in range(1000)]
     place = Place(view("a"), view("b", RunState.PAUSED, NOW_MS), *old)
     assert place.pass_s(2) == {"a", "b"}
-    place.runs.scripts = place.runs.plain = place.runs.lists = 0
+    place.runs.whole = place.runs.glanced_at = place.runs.lists = 0
     assert place.pass_s(60) == {"a", "b"}
     assert place.runs.lists <= 60 / POLL_S
-    assert place.runs.scripts <= 2 * 60 / POLL_S  # all of them four times a second would be 240,000
-    assert place.runs.plain <= 1000 * 60 / REST_POLL_S
+    assert place.runs.whole <= 2 * 60 / POLL_S  # all of them four times a second would be 240,000
+    assert place.runs.glanced_at <= 1000 * 60 / REST_POLL_S
 
 
 def test_a_run_that_comes_or_goes_is_noticed_at_the_next_look() -> None:
@@ -134,10 +111,10 @@ def test_it_looks_four_times_a_second_and_at_what_rests_every_five_seconds() -> 
     rested: list[float] = []
     for tick in range(0, 11_000, 10):
         place.now_s = tick / 1000
-        plain = place.runs.plain
+        plain = place.runs.glanced_at
         if place.roster.poll() is not None:
             looked.append(place.now_s)
-        if place.runs.plain > plain:
+        if place.runs.glanced_at > plain:
             rested.append(place.now_s)
     assert looked[:5] == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert rested == [5.0, 10.0], "at first nobody is known to rest"

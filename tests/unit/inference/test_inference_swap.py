@@ -179,7 +179,7 @@ def test_runs_with_other_networks_are_served_in_turn(bus):
     other_spec = NetSpec(3, 4, 5, 2, 9, 2)
     other = OneRun("r2", RunSections(network=LARGER))
     runs = OneRun()
-    runs.views += other.views
+    runs.views |= other.views
     shelves = {RUN: Shelf(bus), "r2": Shelf(bus, "r2")}
     data = {RUN: weights(1), "r2": weights(2, spec=other_spec, network=LARGER)}
     for run, shelf in shelves.items():
