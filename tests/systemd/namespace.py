@@ -74,7 +74,7 @@ def write_script(prefix: Path, name: str, module: str) -> None:
 
 
 class Namespace:
-    """One booted systemd; `halt` ends it and all that runs in it."""
+    """One booted systemd; the end of its `with` block ends it and all that runs in it."""
 
     def __init__(self, folder: Path, checkout: str = "", life_s: int = LIFE_S) -> None:
         """Azq is there already, or else to be installed from a `checkout` in that folder inside."""
@@ -90,8 +90,10 @@ class Namespace:
         subprocess.run(["bash", str(SCRIPT), "boot", str(self._state), *options, "--max", str(life_s)], check=True, timeout=60)
         self.run("sh", "-c", "echo /opt/python/lib > /etc/ld.so.conf.d/python.conf; ldconfig")
 
-    def halt(self) -> None:
-        """Ends the namespace."""
+    def __enter__(self) -> Namespace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         subprocess.run(["bash", str(SCRIPT), "halt", str(self._state)], check=False, timeout=60)
 
     def run(self, *command: str, check: bool = True, timeout_s: float = 90.0) -> str:
@@ -123,6 +125,10 @@ class Namespace:
         data = [] if body is None else ["-H", "content-type: application/json", "-d", json.dumps(body)]
         answer = self.ask_daemon(path, "-f", "-X", method, *data)
         return json.loads(answer) if answer else None
+
+    def counted(self, what: str) -> int:
+        """A count of the run's ledger; 0 where the daemon is away."""
+        return int((self.http("GET", "/v1/runs/ttt/ledger") or {}).get(what, 0))
 
     def ask_daemon(self, path: str, *options: str) -> str:
         """What the daemon answers curl, which shows the token that the daemon made for itself; empty where it is away."""

@@ -24,22 +24,14 @@ RUN = {"name": "ttt", "sections": {"run": {"game": "tic_tac_toe"}, "selfplay": S
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """A host with azq installed and the target started, and one run that learns."""
-    namespace = Namespace(tmp_path_factory.mktemp("systemd"))
-    try:
+    with Namespace(tmp_path_factory.mktemp("systemd")) as namespace:
         namespace.run("/opt/azq/bin/azq", "systemd", "install")
         namespace.run("systemctl", "start", DAEMON)
         namespace.run("systemctl", "start", "azq.target", WORKER, INFERENCE)
         assert namespace.http("POST", "/v1/runs", RUN)["state"] == "running"
         namespace.run("systemctl", "start", LEARNER)
-        namespace.until(lambda: inserted(namespace) > 20, "the first games")
+        namespace.until(lambda: namespace.counted("inserted") > 20, "the first games")
         yield namespace
-    finally:
-        namespace.halt()
-
-
-def inserted(host: Namespace) -> int:
-    ledger = host.http("GET", "/v1/runs/ttt/ledger")
-    return ledger["inserted"] if ledger else 0
 
 
 def at_work(host: Namespace, unit: str) -> bool:
@@ -93,8 +85,8 @@ def test_flower_shows_the_workers_to_those_who_know_the_password(host: Namespace
 @pytest.mark.parametrize("unit", AT_WORK)
 def test_a_killed_service_comes_back_and_no_game_is_lost(host: Namespace, unit: str) -> None:
     restarted(host, unit, "KILL")
-    before = inserted(host)
-    host.until(lambda: inserted(host) > before, "further games")
+    before = host.counted("inserted")
+    host.until(lambda: host.counted("inserted") > before, "further games")
     ledger = host.http("GET", "/v1/runs/ttt/ledger")
     assert ledger["balanced"]
     assert ledger["abandoned"] == 0
@@ -106,8 +98,8 @@ def test_a_killed_broker_comes_back_and_others_keep_their_processes(host: Namesp
     others = {other: host.show(other, "MainPID") for other in (WORKER, LEARNER)}
     host.signal(unit, "KILL")
     host.until(lambda: host.show(unit, "SubState") == "running" and host.http("GET", "/readyz"), "the broker")
-    before = inserted(host)
-    host.until(lambda: inserted(host) > before, "further games")
+    before = host.counted("inserted")
+    host.until(lambda: host.counted("inserted") > before, "further games")
     assert {other: host.show(other, "MainPID") for other in others} == others
 
 
@@ -144,12 +136,12 @@ def test_a_wrong_setting_ends_a_service_for_good_with_its_name_in_the_journal(ho
 
 
 def test_stopping_the_target_drains_everything_and_a_start_goes_on(host: Namespace) -> None:
-    before = inserted(host)
+    before = host.counted("inserted")
     host.run("systemctl", "stop", "azq.target")
     for unit in (*AT_WORK, *BROKERS):  # systemctl waits for the target itself, not for all that is part of it
         host.until(lambda unit=unit: host.show(unit, "ActiveState") == "inactive", f"the end of {unit}")
         assert host.show(unit, "Result") == "success", unit
     host.run("systemctl", "start", "azq.target", WORKER, INFERENCE, LEARNER)
-    host.until(lambda: inserted(host) > before, "games of the run that went on")
+    host.until(lambda: host.counted("inserted") > before, "games of the run that went on")
     assert host.http("GET", "/v1/runs/ttt/ledger")["balanced"]
     assert Path("/etc/azq").exists() is False  # nothing of this left the namespace

@@ -19,11 +19,6 @@ def brokers(count: int) -> list[str]:
     return ["azq-broker@control", "azq-broker@data", *(f"azq-broker@data{number}" for number in range(1, count))]
 
 
-def inserted(host: Namespace) -> int:
-    ledger = host.http("GET", "/v1/runs/ttt/ledger")
-    return ledger["inserted"] if ledger else 0
-
-
 def up(host: Namespace) -> dict[str, bool]:
     """The planes that the daemon's figures tell of."""
     lines = host.ask_daemon("/metrics").splitlines()
@@ -37,24 +32,21 @@ def ask(host: Namespace, command: str) -> str:
 
 
 def more_games(host: Namespace) -> None:
-    before = inserted(host)
-    host.until(lambda: inserted(host) > before + 20, "further games")
+    before = host.counted("inserted")
+    host.until(lambda: host.counted("inserted") > before + 20, "further games")
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """A host with two data brokers and a run that learns."""
-    namespace = Namespace(tmp_path_factory.mktemp("systemd"))
-    try:
+    with Namespace(tmp_path_factory.mktemp("systemd")) as namespace:
         namespace.run(AZQ, "systemd", "install", "--data-shards", "2")
         namespace.run("systemctl", "start", "azq.target", *SERVICES[:3])
         namespace.until(lambda: namespace.http("GET", "/readyz"), "the daemon")
         assert namespace.http("POST", "/v1/runs", {"name": "ttt", "sections": SECTIONS})["state"] == "running"
         namespace.run("systemctl", "start", SERVICES[3])
-        namespace.until(lambda: inserted(namespace) > 20, "the first games")
+        namespace.until(lambda: namespace.counted("inserted") > 20, "the first games")
         yield namespace
-    finally:
-        namespace.halt()
 
 
 def test_the_target_starts_every_broker_and_all_are_told_of(host: Namespace) -> None:

@@ -27,21 +27,13 @@ RUN = {
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """A host with azq installed and a gateway started, and one tab that plays."""
-    namespace = Namespace(tmp_path_factory.mktemp("systemd"))
-    try:
+    with Namespace(tmp_path_factory.mktemp("systemd")) as namespace:
         namespace.run("/opt/azq/bin/azq", "systemd", "install")
         namespace.run("systemctl", "start", "azq-daemon", "azq.target", GATEWAY)
         assert namespace.http("POST", "/v1/runs", RUN)["state"] == "running"
         namespace.run("systemd-run", "--unit", "tab", "/opt/azq/bin/python3", str(TAB), "ws://127.0.0.1:8090")
-        namespace.until(lambda: finished(namespace) > 20, "the first games")
+        namespace.until(lambda: namespace.counted("finished") > 20, "the first games")
         yield namespace
-    finally:
-        namespace.halt()
-
-
-def finished(host: Namespace) -> int:
-    ledger = host.http("GET", "/v1/runs/ttt/ledger")
-    return ledger["finished"] if ledger else 0
 
 
 def test_a_tab_plays_through_the_unit_which_says_so(host: Namespace) -> None:
@@ -61,10 +53,10 @@ def test_it_is_hardened_and_tells_no_password(host: Namespace) -> None:
 
 @pytest.mark.parametrize("signal", ["KILL", "STOP"])
 def test_it_comes_back_and_no_game_is_lost(host: Namespace, signal: str) -> None:
-    before, games = host.show(GATEWAY, "MainPID"), finished(host)
+    before, games = host.show(GATEWAY, "MainPID"), host.counted("finished")
     host.signal(GATEWAY, signal)
     host.until(lambda: host.show(GATEWAY, "MainPID") not in (before, "0") and host.show(GATEWAY, "SubState") == "running", "the gateway")
-    host.until(lambda: finished(host) > games + 20, "further games")
+    host.until(lambda: host.counted("finished") > games + 20, "further games")
     ledger = host.http("GET", "/v1/runs/ttt/ledger")
     assert (ledger["balanced"], ledger["abandoned"]) == (True, 0)
 

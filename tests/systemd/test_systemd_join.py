@@ -26,14 +26,11 @@ def learns(namespace: Namespace) -> bool:
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """A booted machine on which `azq up --listen` trains as another machine would."""
-    namespace = Namespace(tmp_path_factory.mktemp("systemd"))
-    try:
+    with Namespace(tmp_path_factory.mktemp("systemd")) as namespace:
         namespace.run("systemd-run", "--unit=first", "sh", "-c", UP)
         namespace.until(lambda: learns(namespace), "a run that learns")
         namespace.run("sh", "-c", f"cd /srv && {AZQ} join-token | sed -n 's/^token: //p' > /srv/token")
         yield namespace
-    finally:
-        namespace.halt()
 
 
 def test_one_command_installs_and_starts_the_services(host: Namespace) -> None:

@@ -24,8 +24,7 @@ OFTEN = "[Timer]\nOnActiveSec=1s\nOnUnitActiveSec=2s\nAccuracySec=100ms\n"
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """A host on which everything plays, and whose settings have the watch and the timer enabled."""
-    namespace = Namespace(tmp_path_factory.mktemp("systemd"))
-    try:
+    with Namespace(tmp_path_factory.mktemp("systemd")) as namespace:
         namespace.run(AZQ, "systemd", "install")
         write(namespace, "/etc/systemd/system/azq-deadman.timer.d/often.conf", OFTEN)
         write(namespace, "/etc/azq/azq.toml", f"{MACHINE}[budget]\nmoney = 1e6\n")
@@ -34,8 +33,6 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
         namespace.until(lambda: namespace.http("POST", "/v1/runs", RUN), "a run")
         namespace.run(AZQ, "systemd", "install")  # by whose settings they are enabled
         yield namespace
-    finally:
-        namespace.halt()
 
 
 def write(host: Namespace, path: str, text: str) -> None:
@@ -47,7 +44,7 @@ def is_off(host: Namespace) -> bool:
 
 
 def test_a_spent_budget_ends_the_run_the_services_and_the_machine(host: Namespace) -> None:
-    host.until(lambda: (host.http("GET", "/v1/runs/ttt/ledger") or {}).get("finished", 0) > 20, "the first games")
+    host.until(lambda: host.counted("finished") > 20, "the first games")
     found = host.until(lambda: (cost := host.http("GET", "/v1/runs/ttt/cost")) and cost["money"] > 0 and cost, "what it costs")
     assert (found["unpriced"], found["per_hour"]) == ([], 3600.0)
     assert not is_off(host)

@@ -28,11 +28,8 @@ def block() -> str:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
-    namespace = Namespace(tmp_path_factory.mktemp("systemd"), CHECKOUT, MINUTES_S)
-    try:
+    with Namespace(tmp_path_factory.mktemp("systemd"), CHECKOUT, MINUTES_S) as namespace:
         yield namespace
-    finally:
-        namespace.halt()
 
 
 def bash(host: Namespace, script: str) -> str:
