@@ -14,11 +14,6 @@ from azq.wire import keys
 ELSEWHERE = "elsewhere:17:1:another-boot/1"
 
 
-def written(place: Place) -> set[str]:
-    folder = place.folder / RUN
-    return {str(path.relative_to(folder)) for kind in ("segments", "checkpoints", "weights") for path in folder.glob(f"{kind}/*")}
-
-
 def test_a_second_learner_gives_up_and_names_the_first(place):
     place.ledger.take_learner(RUN, ELSEWHERE, 60)
     with pytest.raises(StateConflict, match="pid 17 on elsewhere"), held_place(place.ledger, RUN, lambda seconds: True):
