@@ -61,19 +61,15 @@ class Broker:
                 del self._file[:REWRITE_AFTER]
         return replies
 
-    def written_since(self, at_ms: int) -> int:
-        """Units of the file from a time on."""
-        return sum(unit[0][0] >= at_ms for unit in self._file)
-
-    def crash(self, lost: int) -> int:
-        """Dies and starts without the newest `lost` units of its file; returns how many there were to lose."""
-        rest = self._file[: max(0, len(self._file) - lost)]
-        gone = len(self._file) - len(rest)
-        if gone:
-            self.keys, self._file = copy.deepcopy(self._base), rest
-            _replay(self.keys, rest)
+    def crash(self, share: float, since_ms: int) -> bool:
+        """Dies and starts without this share of what its file has since then, the newest units; whether that was any."""
+        lost = round(share * sum(unit[0][0] >= since_ms for unit in self._file))
+        if lost:
+            del self._file[-lost:]
+            self.keys = copy.deepcopy(self._base)
+            _replay(self.keys, self._file)
         self._loaded.clear()
-        return gone
+        return lost > 0
 
     def _do(self, words: Sequence[bytes]) -> Reply:
         name, *arguments = words

@@ -50,8 +50,7 @@ class SimulatedNetwork:
 
     def lose(self, share: float, lag_s: float, down_s: float) -> None:
         """The broker dies and comes back with a prefix of its file: this share of what it wrote in the last `lag_s` is gone."""
-        recent = self.broker.written_since(self.broker_ms - round(1000 * lag_s))
-        self.rolled_back = self.broker.crash(round(share * recent)) > 0 or self.rolled_back
+        self.rolled_back |= self.broker.crash(share, self.broker_ms - round(1000 * lag_s))
         self._lives += 1
         self._down_until_ns = self.world.now_ns + round(down_s * SECOND)
 

@@ -30,10 +30,7 @@ end
 
 def as_bytes(word: Any) -> bytes:
     """An argument of a command as it is sent."""
-    kind = type(word)
-    if kind is bytes:
-        return word  # type: ignore[no-any-return]
-    return word.encode() if kind is str else bytes(word) if isinstance(word, bytes) else str(word).encode()
+    return bytes(word) if isinstance(word, bytes) else str(word).encode()
 
 
 class Scripts:

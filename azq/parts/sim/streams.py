@@ -53,17 +53,11 @@ NAMES[Stream] = b"stream"
 
 
 def _xadd(keys: Keyspace, key: bytes, *words: bytes) -> Reply:
-    most = None
-    if words[0].upper() == b"MAXLEN":
-        skipped = 3 if words[1] in (b"~", b"=") else 2
-        most, words = int(words[skipped - 1]), words[skipped:]
     stream = keys.made(key, Stream)
     entry_id = max((keys.now_ms, 0), (stream.last[0], stream.last[1] + 1))  # azq leaves it to the server: "*"
     stream.ids.append(entry_id)
-    stream.fields[entry_id] = list(words[1:])
+    stream.fields[entry_id] = list(words[words.index(b"*") + 1 :])  # "MAXLEN ~" may leave more, and leaves all here
     stream.last = entry_id
-    while most is not None and len(stream.ids) > most:
-        stream.remove(stream.ids[0])
     return b"%d-%d" % entry_id
 
 
@@ -75,30 +69,23 @@ def _xrevrange(keys: Keyspace, key: bytes, end: bytes, _: bytes, __: bytes, coun
 
 
 def _xread(keys: Keyspace, *words: bytes) -> Reply:
-    count, names, ids = _reading(words)
-    answer = []
-    for name, last in zip(names, ids, strict=True):
-        stream = keys.get(name, Stream)
-        if newer := stream.after(_id(last), count):
-            answer.append([name, stream.shown(newer)])
-    return answer or None
+    count, lasts = _reading(words)
+    newer = {name: keys.get(name, Stream).after(_id(last), count) for name, last in lasts.items()}
+    return _answer(keys, newer)
 
 
 def _xreadgroup(keys: Keyspace, _: bytes, name: bytes, consumer: bytes, *words: bytes) -> Reply:
-    count, names, _ids = _reading(words)
-    groups = [(key, *_group(keys, key, name)) for key in names]
-    answer = []
-    for key, stream, group in groups:
-        if fresh := stream.after(group.last, count):
-            group.last = fresh[-1]
-            group.pending.update(dict.fromkeys(fresh, (consumer, keys.now_ms)))
-            answer.append([key, stream.shown(fresh)])
-    return answer or None
+    count, lasts = _reading(words)
+    fresh = {}
+    for key in lasts:
+        stream, group = _group(keys, key, name)
+        fresh[key] = stream.after(group.last, count)
+        group.last = max([group.last, *fresh[key]])
+        group.pending.update(dict.fromkeys(fresh[key], (consumer, keys.now_ms)))
+    return _answer(keys, fresh)
 
 
-def _xgroup(keys: Keyspace, _: bytes, key: bytes, name: bytes, start: bytes, *options: bytes) -> Reply:
-    if not keys.has(key) and b"MKSTREAM" not in [option.upper() for option in options]:
-        raise ResponseError("ERR The XGROUP subcommand requires the key to exist")
+def _xgroup(keys: Keyspace, _: bytes, key: bytes, name: bytes, start: bytes, __: bytes) -> Reply:
     stream = keys.made(key, Stream)
     if name in stream.groups:
         raise ResponseError("BUSYGROUP Consumer Group name already exists")
@@ -115,14 +102,9 @@ def _xautoclaim(keys: Keyspace, key: bytes, name: bytes, consumer: bytes, idle_m
     stream, group = _group(keys, key, name)
     waiting = [entry for entry in sorted(group.pending) if entry >= _id(start)]
     idle = [entry for entry in waiting if keys.now_ms - group.pending[entry][1] >= int(idle_ms)]
-    gone = [entry for entry in idle if entry not in stream.fields]
-    claimed = [entry for entry in idle if entry in stream.fields]
-    for entry in gone:
-        del group.pending[entry]
-    for entry in claimed[: int(most)]:
-        group.pending[entry] = (consumer, keys.now_ms)
-    rest = claimed[int(most) :]
-    return [b"%d-%d" % (rest[0] if rest else FIRST), stream.shown(claimed[: int(most)]), [b"%d-%d" % entry for entry in gone]]
+    claimed, rest = idle[: int(most)], idle[int(most) :]
+    group.pending.update(dict.fromkeys(claimed, (consumer, keys.now_ms)))
+    return [b"%d-%d" % (rest[0] if rest else FIRST), stream.shown(claimed), []]
 
 
 def _group(keys: Keyspace, key: bytes, name: bytes) -> tuple[Stream, ConsumerGroup]:
@@ -132,11 +114,14 @@ def _group(keys: Keyspace, key: bytes, name: bytes) -> tuple[Stream, ConsumerGro
     return stream, stream.groups[name]
 
 
-def _reading(words: Sequence[bytes]) -> tuple[int, Sequence[bytes], Sequence[bytes]]:
-    """Count, streams and ids of a read that does not wait."""
-    places = {word.upper(): place for place, word in enumerate(words) if word.upper() in (b"COUNT", b"STREAMS")}
-    wanted = words[places[b"STREAMS"] + 1 :]
-    return int(words[places[b"COUNT"] + 1]), wanted[: len(wanted) // 2], wanted[len(wanted) // 2 :]
+def _reading(words: Sequence[bytes]) -> tuple[int, dict[bytes, bytes]]:
+    """Count, and ids by stream, of a read that does not wait."""
+    wanted = words[words.index(b"STREAMS") + 1 :]
+    return int(words[words.index(b"COUNT") + 1]), dict(zip(wanted, wanted[len(wanted) // 2 :], strict=False))
+
+
+def _answer(keys: Keyspace, newer: dict[bytes, list[StreamId]]) -> Reply:
+    return [[name, keys.get(name, Stream).shown(ids)] for name, ids in newer.items() if ids] or None
 
 
 def _id(text: bytes) -> StreamId:
