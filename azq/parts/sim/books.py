@@ -150,13 +150,12 @@ def judge(books: Books, record: Kept, *, rolled_back: bool) -> BooksVerdict:
     doubled = [uid for uid, count in counts.items() if count > 1]
     held = set(record.log) | set(record.waiting)
     if rolled_back:
-        there = set(counts) | {uid for uid, _ in record.waiting} | record.open | record.abandoned
+        there = {uid for uid, _ in held} | record.open | record.abandoned
         lost = [uid for uid, _ in books.finished if uid not in there and uid <= record.opened]
     else:
-        lost = [uid for uid, digest in books.finished if (uid, digest) not in held]
-    invented = [uid for uid, digest in held if (uid, digest) not in books.tried]
-    wrong = list(books.wrong) if not rolled_back else []
-    wrong += [f"game {uid} was finished and is lost" for uid in sorted(lost)]
+        lost = [uid for uid, _ in books.finished - held]
+    invented = [uid for uid, _ in held - books.tried]
+    wrong = [f"game {uid} was finished and is lost" for uid in sorted(lost)]
     wrong += [f"game {uid} is in the log {counts[uid]} times" for uid in sorted(doubled)]
     wrong += [f"game {uid} was finished by no worker" for uid in sorted(invented)]
     if not rolled_back:
@@ -240,8 +239,7 @@ def imbalances(run: str, space: Keyspace) -> list[str]:
     opened, ended = ledger.get(b"opened", 0), ledger.get(b"finished", 0) + ledger.get(b"abandoned", 0)
     waiting = len(space.get(keys.samples(run).encode(), Stream).ids)
     broken = {
-        "a game is held twice, by leases or in the pool": any(count > 1 for count in Counter(pool + held).values()),
-        "the open games are not those of the pool and of leases": sorted(pool + held) != sorted(open_uids),
+        "the open games are not, each once, those of the pool and of leases": sorted(pool + held) != sorted(open_uids),
         f"opened {opened} is not finished and abandoned {ended} and open {len(open_uids)}": opened != ended + len(open_uids),
         f"an open game has a number above {opened}, the highest that was given": max(map(int, open_uids), default=0) > opened,
         f"{len(jobs)} jobs wait or are leased": len(jobs) > MOST_JOBS,

@@ -33,7 +33,7 @@ def sim(
     shrinks: Annotated[bool, typer.Option("--shrink", help="Of each seed that fails, leave out faults while it still fails.")] = False,
     until: Annotated[
         int,
-        typer.Option("--until", min=0, metavar="EVENT", help="Of the trace, by number: debug there; in a pipe print the state."),
+        typer.Option("--until", min=0, metavar="EVENT", help="Of the trace, by number: print the state there; in a terminal, debug."),
     ] = 0,
     version: Annotated[str, typer.Option("--protocol", help="That of the azq which printed the seed; another is an error.")] = "",
     out: Annotated[Path, typer.Option("--out", help="Folder for timelines, one page for each seed that fails.")] = Path(),
@@ -64,7 +64,7 @@ def sim(
             write_output(pages[-1], page(title, described(outcome, rate, minutes), outcome.trace).encode())
         outcomes.append(outcome)
     values, failed = summary(outcomes), [outcome for outcome in outcomes if outcome.failed]
-    text = [line for outcome in outcomes for line in (*([f"protocol {protocol()}", *outcome.trace] if trace else ()), *outcome.state)]
+    text = [line for outcome in outcomes if trace for line in (f"protocol {protocol()}", *outcome.trace)]
     text += [f"{name}: {value}" for name, value in values.items()]
     text += [line for outcome in failed for line in described(outcome, rate, minutes)] + [f"timeline: {path}" for path in pages]
     return Answer(values, text, ExitCode.CRASH if failed else ExitCode.OK)

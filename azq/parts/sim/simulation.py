@@ -57,7 +57,6 @@ class SeedOutcome:
     trace_hash: str
     cpu_s: float
     trace: Sequence[str] = ()
-    state: Sequence[str] = ()  # at the event where it was to stop
 
     @property
     def failed(self) -> bool:
@@ -70,7 +69,6 @@ class SeedRun:
     def __init__(self, seed: int, faults: Sequence[Fault], folder: Path, *, trace: bool = False, until: int = 0) -> None:
         self.seed = seed
         self.faults = faults
-        self.state: list[str] = []
         self.world: World = World(seed, trace=trace or until > 0)
         self.world.until, self.world.stop = until, partial(_stop, self)
         self.network: SimulatedNetwork = SimulatedNetwork(self.world)
@@ -95,12 +93,12 @@ class SeedRun:
         record = Kept.read(RUN, self.network.broker.keys, self.site.segments)
         verdict = judge(self.site.books, record, rolled_back=self.network.rolled_back)
         missing = missing_weights(RUN, self.network.broker.keys, self.site.weights)
-        stuck, late = ("", verdict.wrong) if self._wrong else (stuck, [*filter(None, [stuck]), *verdict.wrong, *missing])
+        stuck, late = ("", verdict.wrong) if self._wrong else (stuck, [*filter(None, [stuck]), *self._broken(), *verdict.wrong, *missing])
         self._break(line for line in late if line not in self._wrong)
         wrong = [line for line in self._wrong if line != stuck]
         cpu_s = time.process_time() - began
         facts = (len(record.log), verdict.lost, verdict.doubled, stuck, wrong, self.world.trace_hash, cpu_s)
-        return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts, self.world.lines, self.state)
+        return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts, self.world.lines)
 
     def _do(self, fault: Fault) -> None:
         actor = self.world.actors[fault.pick % len(self.world.actors)]
@@ -117,10 +115,12 @@ class SeedRun:
             self._wrong.append(line)
             self.world.note(f"broken {' '.join(line.split())}")
 
-    def _broken_leases(self) -> list[str]:
-        network = self.network  # a clock that was set and a broker that forgot prove nothing
+    def _broken(self) -> list[str]:
+        """Which promises are broken now; a broker that forgot, and of leases one whose clock was set, prove nothing."""
+        network, books, space = self.network, self.site.books, self.network.broker.keys
+        lines = [*self.world.crashes, *([] if network.rolled_back else books.wrong), *imbalances(RUN, space)]
         exact = not network.skew_ns and not network.rolled_back
-        return broken_leases(RUN, network.broker.keys, self.site.books, network.broker_ms) if exact else []
+        return lines + broken_leases(RUN, space, books, network.broker_ms) if exact else lines
 
     def _go_on(self, seconds: float, over: Callable[[], bool] = lambda: False) -> bool:
         """Runs for so long, until it is over or until a promise is broken; whether it is over."""
@@ -129,8 +129,7 @@ class SeedRun:
             if over():
                 return True
             self.world.run(min(end_s, self.world.monotonic() + LOOK_EVERY_S))
-            books = [] if self.network.rolled_back else self.site.books.wrong
-            self._break([*self.world.crashes, *books, *imbalances(RUN, self.network.broker.keys), *self._broken_leases()])
+            self._break(self._broken())
         return over()
 
     def _heal(self) -> str:
@@ -169,28 +168,19 @@ class SeedRun:
 
 
 def _stop(sim: SeedRun) -> None:
-    """At the event of `--until`, within its process: a debugger where a person is there, else only the state to print."""
-    sim.state = list(_state(sim))
+    """At the event of `--until`, within its process: prints the state, and is a debugger where a person is there."""
+    print(*_state(sim), sep="\n", file=sys.stderr)  # noqa: T201
     if sys.stdin.isatty():
-        print(*sim.state, sep="\n", file=sys.stderr)  # noqa: T201
         breakpoint()  # `up` leads to the process; `sim` is everything
 
 
 def _state(sim: SeedRun) -> Iterator[str]:
-    """Event, stack, processes, what the broker holds, messages, disk."""
-    world, space = sim.world, sim.network.broker.keys
-    yield f"at event {world.lines[-1]}"
+    """Event, stack and what the broker holds; of processes, messages and the disk the trace has it."""
+    yield f"at event {sim.world.lines[-1]}"
     for frame in [frame for frame in extract_stack() if "/parts/sim/" not in frame.filename][-FRAMES:]:
         yield f"  {frame.filename}:{frame.lineno} {frame.name}: {frame.line}"
-    for actor in world.actors:
-        frozen = f"frozen until {actor.frozen_until_ns / 1e9:.3f} s" if actor.frozen_until_ns > world.now_ns else "runs"
-        yield f"process {actor.owner}: {frozen if actor.running and not actor.dead else 'is dead'}"
-    for key, value in sorted(space.values.items()):
+    for key, value in sorted(sim.network.broker.keys.values.items()):
         yield f"key {key.decode()}: {str(value)[:SHOWN]}"
-    for message in sim.delivery.messages:
-        yield f"message of job {message.job_id}, attempt {message.attempt}: visible from {message.visible_ns / 1e9:.3f} s"
-    for path in sorted(sim.site.segments.iterdir()):
-        yield f"file {path.name}: {path.stat().st_size} bytes"
 
 
 def simulate(seed: int, faults: Sequence[Fault], seconds: float, *, trace: bool = False, until: int = 0) -> SeedOutcome:

@@ -116,19 +116,15 @@ class Picture:
                 yield f'<line class="cut" x1="{x + 12}" x2="{following - 12}" y1="{y}" y2="{y}"/>'
 
     def _lives(self) -> Iterator[str]:
-        """A band for each life of a process, and for how long a frozen one stands still."""
+        """A band for each life of a process."""
         lives: dict[str, tuple[TraceEvent, TraceEvent]] = {}
         for event in self.events:
             if event.owner != "-":
                 lives[event.owner] = lives.get(event.owner, (event, event))[0], event
-        bands = [("life", *span) for span in lives.values()]
-        for fault in (event for event in self.shown if event.kind == "fault" and event.words == "freeze"):
-            later = (event for event in self.events if event.number > fault.number and event.lane == fault.lane)
-            bands.append(("frozen", fault, next(later, self.events[-1])))
-        for kind, first, last in bands:
+        for first, last in lives.values():
             (x, y), end = self.place(first), self.place(last)[0]
             if end > x:
-                yield f'<rect class="{kind}" x="{x - 5}" width="{end - x + 10}" y="{y - 11}" height="22" rx="5"/>'
+                yield f'<rect class="life" x="{x - 5}" width="{end - x + 10}" y="{y - 11}" height="22" rx="5"/>'
 
     def _arrows(self) -> Iterator[str]:
         sent: dict[str, TraceEvent] = {}

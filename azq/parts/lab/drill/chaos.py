@@ -189,7 +189,7 @@ class ChaosRun:
             self._nothing_lasts()  # also where it failed: a system without memory cannot drain
         self.outcome.pause_s.append(watch.pause_s)
         self.outcome.add(self._auditor.audit_at_the_end())
-        self._games = system.log_reader.read().games
+        self._games = system.log_reader.read()
 
     def _compare(self, number: int) -> None:
         began_s = time.monotonic()
@@ -198,7 +198,7 @@ class ChaosRun:
         outcome.add(self._auditor.audit())
         self._late_s += time.monotonic() - began_s
         self._progress(
-            f"{number} faults: {self._system.log_reader.read().games} games on disk, {outcome.games_lost} lost, "
+            f"{number} faults: {self._system.log_reader.read()} games on disk, {outcome.games_lost} lost, "
             f"{outcome.duplicates_inserted} twice, back after {outcome.recovery_s[-1]:.1f} s"
         )
 

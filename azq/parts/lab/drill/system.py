@@ -10,7 +10,6 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -36,15 +35,6 @@ from azq.wire.messages import Heartbeat, LearnerStatus, SampleEvent
 from azq.wire.shards import data_names
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Games in the log, those of them stored more than once, and the simulations searched for them."""
-
-    games: int = 0
-    twice: int = 0
-    simulations: int = 0
-
-
 class LogReader:
     """Reads on from where it stopped; half a record at the end is left for the next time."""
 
@@ -53,14 +43,14 @@ class LogReader:
         self._game = game
         self.restart()
 
-    def read(self) -> Tally:
+    def read(self) -> int:
+        """Games in the log, copies included."""
         paths = sorted(self._folder.glob("*.seg"))
         if any(path.stat().st_size < self._ends.get(path, 0) for path in paths):
             self.restart()  # a learner cut off what it could not finish
         for path in paths:
             self._read(path)
-        twice = self._copies.total()
-        return Tally(len(self._uids) + twice, twice, self._simulations)
+        return len(self._uids) + self._copies.total()
 
     def disk(self) -> Disk:
         """The games that were read."""
@@ -76,7 +66,6 @@ class LogReader:
         self._uids: set[int] = set()
         self._copies: Counter[int] = Counter()
         self._versions: set[int] = set()
-        self._simulations = 0
 
     def _read(self, path: Path) -> None:
         end = self._ends.get(path, 0)
@@ -98,7 +87,6 @@ class LogReader:
             self._copies[record.uid] += 1
         self._uids.add(record.uid)
         self._versions |= set(np.frombuffer(record.weight_versions, "<u4").tolist())
-        self._simulations += int(np.frombuffer(record.simulations, np.uint16).sum(dtype=np.int64))
 
 
 RUN = "drill"

@@ -91,12 +91,8 @@ def read_baseline(path: Path, game: str, machine: str, settings: str) -> Baselin
         raise ConfigError(f"baseline {path} cannot be read: {error.strerror}; `azq validate --json` writes one") from None
     except msgspec.DecodeError as error:
         raise ConfigError(f"baseline {path} is no answer of `azq validate --json`: {error}") from None
-    for what, theirs, ours in (
-        ("game", baseline.game, game),
-        ("machine", baseline.machine, machine),
-        ("settings", baseline.settings, settings),
-    ):
-        if theirs != ours:
+    for what, ours in (("game", game), ("machine", machine), ("settings", settings)):
+        if (theirs := getattr(baseline, what)) != ours:
             remedy = "leave --baseline out, or make one here: azq validate --json > FILE"
             raise ConfigError(f"baseline {path} is of another {what} ({theirs}, not {ours}); {remedy}")
     return baseline
@@ -128,31 +124,24 @@ def watch_alone(sections: RunSections, folder: Path) -> Generator[tuple[Lockstep
         stack.callback(server.stop)
         server.start()
         client = stack.enter_context(contextlib.closing(connect(server.url, blocking=True)))
-        yield from _watch(game, sections, folder, RedisBus(client), Ledger(client))
-
-
-def _watch(
-    game: games.Game, sections: RunSections, folder: Path, bus: RedisBus, ledger: Ledger
-) -> Generator[tuple[LockstepVersion, Evaluator]]:
-    store = open_store("file", directory=folder / "weights")
-    ledger.create_run(record_of(RUN_ALONE, sections, folder, now_ms()))
-    prepare_training(sections.learner)
-    setup = LearnerSetup(RUN_ALONE, folder, sections, game, bus=bus, ledger=ledger, store=store, tracker=Trackers([]), consumer=RUN_ALONE)
-    learner, arenas, never = setup.open(), Arenas(), threading.Event()
-    catalog = WeightCatalog(bus, RUN_ALONE)
-    with contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch_from(store), HOST)) as evaluator:
-        yielded = 0
-        try:
-            while True:
-                learner.taking.turn()
-                learner.turn(never)
-                newest = read_weights(bus, RUN_ALONE)[0]
-                if newest.version > yielded:
-                    yielded = newest.version
-                    yield version_of(newest, sections), evaluator
-                    _play(ledger, sections, game, evaluator, arenas)
-        finally:
-            learner.ranks.close()
+        bus, ledger, store = RedisBus(client), Ledger(client), open_store("file", directory=folder / "weights")
+        ledger.create_run(record_of(RUN_ALONE, sections, folder, now_ms()))
+        prepare_training(sections.learner)
+        setup = LearnerSetup(
+            RUN_ALONE, folder, sections, game, bus=bus, ledger=ledger, store=store, tracker=Trackers([]), consumer=RUN_ALONE
+        )
+        learner, arenas, never, yielded = setup.open(), Arenas(), threading.Event(), 0
+        stack.callback(learner.ranks.close)
+        evaluator = LocalEvaluator.from_catalog(game, WeightCatalog(bus, RUN_ALONE), fetch_from(store), HOST)
+        stack.enter_context(contextlib.closing(evaluator))
+        while True:
+            learner.taking.turn()
+            learner.turn(never)
+            newest = read_weights(bus, RUN_ALONE)[0]
+            if newest.version > yielded:
+                yielded = newest.version
+                yield version_of(newest, sections), evaluator
+                _play(ledger, sections, game, evaluator, arenas)
 
 
 def _play(ledger: Ledger, sections: RunSections, game: games.Game, evaluator: Evaluator, arenas: Arenas) -> None:

@@ -63,7 +63,7 @@ def fill_control_plane(system: System, scenario: Scenario, rng: random.Random) -
 def lose_control_plane(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Stops everything, deletes the brokers' files, and starts again: the run has to go on from its folder."""
     before = system.until(system.counts, "the ledger", READY_S)
-    stored = system.log_reader.read().games
+    stored = system.log_reader.read()
     system.stop()
     shutil.rmtree(system.folder / BROKER_FOLDER)
     system.start()

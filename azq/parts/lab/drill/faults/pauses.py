@@ -88,13 +88,10 @@ class ReadyWatch:
 def readiness(url: str) -> int | None:
     """The status that `/readyz` answers; None without an answer."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_S)
-    try:
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
         connection.request("GET", "/readyz")
         return connection.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
+    return None
 
 
 def rest_of(system: System) -> str:

@@ -77,7 +77,7 @@ def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) 
         before, last[0] = last[0], size()
         return last[0] > before
 
-    return _kill_when(system, scenario, grows, lambda: system.counted(lambda now: system.log_reader.read().games > now.inserted))
+    return _kill_when(system, scenario, grows, lambda: system.counted(lambda now: system.log_reader.read() > now.inserted))
 
 
 @fault("kill-in-checkpoint", "learner")
