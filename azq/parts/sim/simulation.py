@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
@@ -168,19 +168,13 @@ class SeedRun:
 
 
 def _stop(sim: SeedRun) -> None:
-    """At the event of `--until`, within its process: prints the state, and is a debugger where a person is there."""
-    print(*_state(sim), sep="\n", file=sys.stderr)  # noqa: T201
+    """At the event of `--until`, within its process: prints it, the stack and what the broker holds; a debugger where a person is there."""
+    frames = [frame for frame in extract_stack() if "/parts/sim/" not in frame.filename][-FRAMES:]
+    stack = [f"  {frame.filename}:{frame.lineno} {frame.name}: {frame.line}" for frame in frames]
+    held = [f"key {key.decode()}: {str(value)[:SHOWN]}" for key, value in sorted(sim.network.broker.keys.values.items())]
+    print(f"at event {sim.world.lines[-1]}", *stack, *held, sep="\n", file=sys.stderr)  # noqa: T201
     if sys.stdin.isatty():
         breakpoint()  # `up` leads to the process; `sim` is everything
-
-
-def _state(sim: SeedRun) -> Iterator[str]:
-    """Event, stack and what the broker holds; of processes, messages and the disk the trace has it."""
-    yield f"at event {sim.world.lines[-1]}"
-    for frame in [frame for frame in extract_stack() if "/parts/sim/" not in frame.filename][-FRAMES:]:
-        yield f"  {frame.filename}:{frame.lineno} {frame.name}: {frame.line}"
-    for key, value in sorted(sim.network.broker.keys.values.items()):
-        yield f"key {key.decode()}: {str(value)[:SHOWN]}"
 
 
 def simulate(seed: int, faults: Sequence[Fault], seconds: float, *, trace: bool = False, until: int = 0) -> SeedOutcome:

@@ -14,21 +14,18 @@ from itertools import pairwise
 from string import Template
 from typing import NamedTuple
 
-from azq.tracing import SPANS
-
 LAST, NEAR = 160, 160  # events shown: those nearest to the end, and those behind faults
 ROW, TOP, NAMES, AXIS = 34.0, 58.0, 92, 22.0  # pixels
 SECOND, CLOSEST, WIDEST = 90.0, 13.0, 64.0  # pixels of a second, and of the way from an event to the next
 ORDER = ("operator", "daemon", "worker", "learner", "inference", "pool")
-#: of events, by what they begin with; what is none of them says little: lookups, polls, signs of life
+#: of events, by what they begin with; what is none of them says little: lookups, polls, signs of life, spans of traced games
 KINDS = {
     "fault": r"fault ",
     "broken": r"broken ",
     "end": r"killed|ended |crashed ",
     "message": r"publish |take \S",
     "disk": r"(write|fsync|rename|unlink)$",
-    "span": rf"({'|'.join(SPANS)}) [0-9a-f]{{8}}$",  # as in the trace of a real game
-    "call": r"(?!(snapshot|read|counts|count_work|renew|renew_learner|take|mend|jobs|job)$)[a-z]",
+    "call": r"(?!(snapshot|read|counts|count_work|renew|renew_learner|take|mend|jobs|job|.* [0-9a-f]{8})$)[a-z]",  # no span
 }
 OF_ONE = ("kill", "cut_before", "cut_after", "freeze", "clock_jump")  # faults that meet the process they name
 
@@ -142,18 +139,13 @@ class Picture:
         arm = {"fault": 6, "broken": 6, "end": 4}.get(event.kind)
         shape = f'<path d="M{x - arm} {y}l{arm} -{arm}l{arm} {arm}l-{arm} {arm}z"/>' if arm else f'<circle cx="{x}" cy="{y}" r="3.5"/>'
         title = f"<title>{event.at_s:.3f} s {escape(event.owner)} {escape(event.words)}</title>"
-        return f'<a {_anchor("m", event)}class="mark {event.kind}" href="#e{event.number}" tabindex="-1">{title}{shape}</a>'
+        return f'<a id="m{event.number}" class="mark {event.kind}" href="#e{event.number}" tabindex="-1">{title}{shape}</a>'
 
 
 def _item(event: TraceEvent) -> str:
     kind = f"{event.kind} " * (event.kind in ("fault", "broken"))
     text = f"<b>{escape(event.lane)}</b> {kind}{escape(event.words)}"
-    return f'<li {_anchor("e", event)}class="{event.kind}"><a href="#m{event.number}">{event.at_s:.3f} s</a> {text}</li>'
-
-
-def _anchor(side: str, event: TraceEvent) -> str:
-    """The place that the event's other side links to; a span has the number of an event."""
-    return f'id="{side}{event.number}" ' if event.kind != "span" else ""
+    return f'<li id="e{event.number}" class="{event.kind}"><a href="#m{event.number}">{event.at_s:.3f} s</a> {text}</li>'
 
 
 def _svg(width: float, height: float, parts: Iterable[str]) -> str:

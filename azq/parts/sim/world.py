@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from traceback import format_exception
 
@@ -156,11 +156,6 @@ class World:
             actor.dead = True
             actor.frozen_until_ns = 0
             self._wake(actor, self.now_ns)
-
-    def freeze(self, actors: Sequence[Actor], seconds: float) -> None:
-        """Stops processes for so long, as SIGSTOP, a full machine or a pause of the virtual one does."""
-        for actor in actors:
-            actor.frozen_until_ns = self.now_ns + round(seconds * SECOND)
 
     def run(self, until_s: float) -> None:
         """Runs until a time. Raises what `at` raises."""

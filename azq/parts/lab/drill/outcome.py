@@ -59,6 +59,8 @@ def compare(account: LedgerAccount, disk: Disk) -> Discrepancy:
     )
 
 
+#: figures of an outcome that its values have as they are
+COUNTED = ("compared", "games_lost", "games_unexpected", "games_abandoned", "duplicates_inserted", "evaluations_resent", "balanced")
 LATE_S = 0.25  # a journal write may come so late: it waits for the step that is being searched
 
 
@@ -139,13 +141,7 @@ class Outcome:
             "pause_s": round(max(self.pause_s), 3) if self.pause_s else None,
             "search_lost_s": round(max(self.search_lost_s), 3) if self.search_lost_s else None,
             "pause_within_s": self.scenario.pause_within_s,
-            "compared": self.compared,
-            "games_lost": self.games_lost,
-            "games_unexpected": self.games_unexpected,
-            "games_abandoned": self.games_abandoned,
-            "duplicates_inserted": self.duplicates_inserted,
-            "evaluations_resent": self.evaluations_resent,
-            "balanced": self.balanced,
+            **{name: getattr(self, name) for name in COUNTED},
             "passed": self.passed(),
             "problem": self.problem(),
             "failed": self.failed,

@@ -50,7 +50,7 @@ def test_a_seed_that_failed_prints_how_to_see_it_again():
 
 
 def test_it_stops_at_an_event_and_prints_the_state_where_no_debugger_can_be_used():
-    lines = CliRunner().invoke(app, ["sim", "--minutes", "0.05", "--faults", "0", "--until", "60"]).output.splitlines()
+    lines = CliRunner().invoke(app, ["sim", "--minutes", "0.05", "--faults", "0", "--until", "60"]).stderr.splitlines()
     assert lines[0].startswith("at event 60 ")
     assert any(line.startswith("key azq:{sim}:ledger: ") for line in lines)
 

@@ -110,18 +110,14 @@ def starve_child(system: System, scenario: Scenario, rng: random.Random) -> Inje
 def slow(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Lets inference work a tenth of the time; raises `StateConflict` at the end where requests piled up meanwhile."""
     slowed = system.working(scenario.role)
-    entries, memory = [0], [_used(system)]
-
-    def sample() -> None:
-        entries.append(_waiting(system))
-        memory.append(_used(system))
-
-    release = system.kin.braked(slowed, sample)
+    loads = [_load(system)]
+    release = system.kin.braked(slowed, lambda: loads.append(_load(system)))
 
     def lift() -> None:
         release()
-        if max(entries) > MOST_ENTRIES or max(memory) - memory[0] > MOST_GROWTH:
-            raise StateConflict(f"{max(entries)} requests and {max(memory) - memory[0]} bytes piled up before a slow inference worker")
+        entries, used = map(max, zip(*loads, strict=True))
+        if entries > MOST_ENTRIES or used - loads[0][1] > MOST_GROWTH:
+            raise StateConflict(f"{entries} requests and {used - loads[0][1]} bytes piled up before a slow inference worker")
 
     return InjectedFault(lambda: system.pid(scenario.role) == slowed.pid, lasts_s=SLOW_S, lift=lift)
 
@@ -226,11 +222,7 @@ def _last_request(system: System, plane: str) -> str:
     return bytes(facts["last-generated-id"]).decode() if facts else NO_REQUEST
 
 
-def _waiting(system: System) -> int:
+def _load(system: System) -> tuple[int, int]:
+    """Requests that wait, and bytes that their broker uses."""
     with system.client("data") as client:
-        return RedisBus(client).length(keys.eval_stream(RUN))
-
-
-def _used(system: System) -> int:
-    with system.client("data") as client:
-        return int(client.info("memory")["used_memory"])
+        return RedisBus(client).length(keys.eval_stream(RUN)), int(client.info("memory")["used_memory"])
