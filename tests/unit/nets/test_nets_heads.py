@@ -20,11 +20,6 @@ BACKGAMMON = NetSpec(4, 1, 26, 5, 9, 1, WEIGHTS, BIAS, has_margin=True)
 CARDS = NetSpec(6, 1, 12, 3, 20, 4, num_hidden=30, has_margin=True)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def network(kind, spec, *auxiliary, channels=16):
     groups, encoders = (GROUPS, {"first": 1}) if kind == "structured" else ((), {})
     config = NetworkConfig(kind=kind, blocks=2, channels=channels, heads=4, encoders=encoders, auxiliary=auxiliary)

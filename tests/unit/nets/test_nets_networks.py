@@ -61,11 +61,6 @@ def test_bits_come_lowest_first_and_no_more_than_asked_for(size, count, as_on_de
     assert found.tolist() == [[row[bit // 8] >> (bit % 8) & 1 for bit in range(count)] for row in rows.tolist()]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_alone():
     config = NetworkConfig(blocks=1, channels=8)
     torch.manual_seed(5)

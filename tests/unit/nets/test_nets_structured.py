@@ -28,11 +28,6 @@ GROUPS = (("left", ((0, 1, 2), (3, 4, 5))), ("right", ((6,), (7,), (8,))))
 SPEC = NetSpec(2, 1, 6, 2, 5, 1, has_margin=True, num_hidden=4, token_groups=GROUPS)  # bits 9, 10 and 11 lie in no group
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def network(blocks: int = 1, encoders: dict[str, int] | None = None, **others: Any) -> NetworkConfig:
     chosen = {"left": 2, "right": 1} if encoders is None else encoders
     return NetworkConfig(kind="structured", **{"blocks": blocks, "channels": 16, "heads": 4, "encoders": chosen, **others})
