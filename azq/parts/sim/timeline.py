@@ -14,18 +14,21 @@ from itertools import pairwise
 from string import Template
 from typing import NamedTuple
 
+from azq.tracing import SPANS
+
 LAST, NEAR = 160, 160  # events shown: those nearest to the end, and those behind faults
 ROW, TOP, NAMES, AXIS = 34.0, 58.0, 92, 22.0  # pixels
 SECOND, CLOSEST, WIDEST = 90.0, 13.0, 64.0  # pixels of a second, and of the way from an event to the next
 ORDER = ("operator", "daemon", "worker", "learner", "inference", "pool")
-#: of events, by what they begin with; what is none of them says little: lookups, polls, signs of life, spans of traced games
+#: of events, by what they begin with; what is none of them says little: lookups, polls, signs of life
 KINDS = {
     "fault": r"fault ",
     "broken": r"broken ",
     "end": r"killed|ended |crashed ",
     "message": r"publish |take \S",
     "disk": r"(write|fsync|rename|unlink)$",
-    "call": r"(?!(snapshot|read|counts|count_work|renew|renew_learner|take|mend|jobs|job|.* [0-9a-f]{8})$)[a-z]",  # no span
+    "span": rf"({'|'.join(SPANS)}) [0-9a-f]{{8}}$",  # as in the trace of a real game
+    "call": r"(?!(snapshot|read|counts|count_work|renew|renew_learner|take|mend|jobs|job)$)[a-z]",
 }
 OF_ONE = ("kill", "cut_before", "cut_after", "freeze", "clock_jump")  # faults that meet the process they name
 
@@ -113,15 +116,19 @@ class Picture:
                 yield f'<line class="cut" x1="{x + 12}" x2="{following - 12}" y1="{y}" y2="{y}"/>'
 
     def _lives(self) -> Iterator[str]:
-        """A band for each life of a process."""
+        """A band for each life of a process, and for how long a frozen one stands still."""
         lives: dict[str, tuple[TraceEvent, TraceEvent]] = {}
         for event in self.events:
             if event.owner != "-":
                 lives[event.owner] = lives.get(event.owner, (event, event))[0], event
-        for first, last in lives.values():
+        bands = [("life", *span) for span in lives.values()]
+        for fault in (event for event in self.shown if event.kind == "fault" and event.words == "freeze"):
+            later = (event for event in self.events if event.number > fault.number and event.lane == fault.lane)
+            bands.append(("frozen", fault, next(later, self.events[-1])))
+        for kind, first, last in bands:
             (x, y), end = self.place(first), self.place(last)[0]
             if end > x:
-                yield f'<rect class="life" x="{x - 5}" width="{end - x + 10}" y="{y - 11}" height="22" rx="5"/>'
+                yield f'<rect class="{kind}" x="{x - 5}" width="{end - x + 10}" y="{y - 11}" height="22" rx="5"/>'
 
     def _arrows(self) -> Iterator[str]:
         sent: dict[str, TraceEvent] = {}
@@ -139,13 +146,18 @@ class Picture:
         arm = {"fault": 6, "broken": 6, "end": 4}.get(event.kind)
         shape = f'<path d="M{x - arm} {y}l{arm} -{arm}l{arm} {arm}l-{arm} {arm}z"/>' if arm else f'<circle cx="{x}" cy="{y}" r="3.5"/>'
         title = f"<title>{event.at_s:.3f} s {escape(event.owner)} {escape(event.words)}</title>"
-        return f'<a id="m{event.number}" class="mark {event.kind}" href="#e{event.number}" tabindex="-1">{title}{shape}</a>'
+        return f'<a {_anchor("m", event)}class="mark {event.kind}" href="#e{event.number}" tabindex="-1">{title}{shape}</a>'
 
 
 def _item(event: TraceEvent) -> str:
     kind = f"{event.kind} " * (event.kind in ("fault", "broken"))
     text = f"<b>{escape(event.lane)}</b> {kind}{escape(event.words)}"
-    return f'<li id="e{event.number}" class="{event.kind}"><a href="#m{event.number}">{event.at_s:.3f} s</a> {text}</li>'
+    return f'<li {_anchor("e", event)}class="{event.kind}"><a href="#m{event.number}">{event.at_s:.3f} s</a> {text}</li>'
+
+
+def _anchor(side: str, event: TraceEvent) -> str:
+    """The place that the event's other side links to; a span has the number of an event."""
+    return f'id="{side}{event.number}" ' if event.kind != "span" else ""
 
 
 def _svg(width: float, height: float, parts: Iterable[str]) -> str:
