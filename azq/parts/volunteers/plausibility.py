@@ -135,15 +135,11 @@ def _returns(order: SearchOrder, game: Returned, actions: NDArray[np.uint16], gi
         for ply in searched.tolist():
             search.play(0, int(actions[ply]))
     dealt = search.record(0).actions
-    if not np.array_equal(dealt, actions) or not np.array_equal(searched, _decisions(order.game, actions, begun)):
+    chosen = np.flatnonzero(order.game.replay(actions)[2][begun:] >= 0) + begun  # by players, after the opening
+    if not np.array_equal(dealt, actions) or not np.array_equal(searched, chosen):
         least = min(len(dealt), len(actions))
         first = next(iter(np.flatnonzero(dealt[:least] != actions[:least])), least)
         raise Implausible(f"its dice, cards or opening from ply {first} on are not those of game {uid}")
     if not search.finished_slots():
         raise Implausible(f"it is not over after {len(actions)} plies")
     return tuple(search.record(0).returns.tolist())
-
-
-def _decisions(game: _core.Game, actions: NDArray[np.uint16], first: int) -> NDArray[np.intp]:
-    """The plies from `first` on at which players moved."""
-    return np.flatnonzero(game.replay(actions)[2][first:] >= 0) + first
