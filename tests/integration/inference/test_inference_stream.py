@@ -49,7 +49,7 @@ def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf,
 
     monkeypatch.setattr(RedisBus, "answer", noted)
     shelf.publish(1, weights(1))
-    client = connect.client(max_in_flight=8)
+    client = connect.client(max_in_flight=8, clock_s=lambda: 0.0)  # by which nothing is late and sent again
     handles = [client.submit(observations(64, seed=seed)) for seed in range(6)]
     with serving(connect.server(shelf, config=config, engine=Noted(config, place(config), clock_s=0.05))):
         assert all(client.result(handle, timeout_s=PATIENCE_S).weight_version == 1 for handle in handles)
