@@ -136,10 +136,10 @@ def _returns(order: SearchOrder, game: Returned, actions: NDArray[np.uint16], gi
             search.play(0, int(actions[ply]))
     dealt = search.record(0).actions
     chosen = np.flatnonzero(order.game.replay(actions)[2][begun:] >= 0) + begun  # by players, after the opening
-    if not np.array_equal(dealt, actions) or not np.array_equal(searched, chosen):
-        least = min(len(dealt), len(actions))
-        first = next(iter(np.flatnonzero(dealt[:least] != actions[:least])), least)
-        raise Implausible(f"its dice, cards or opening from ply {first} on are not those of game {uid}")
+    least = min(len(dealt), len(actions))
+    others = [*np.flatnonzero(dealt[:least] != actions[:least]), *np.setxor1d(searched, chosen), *[least] * (len(dealt) != len(actions))]
+    if others:
+        raise Implausible(f"its dice, cards or opening from ply {min(others)} on are not those of game {uid}")
     if not search.finished_slots():
         raise Implausible(f"it is not over after {len(actions)} plies")
     return tuple(search.record(0).returns.tolist())

@@ -114,16 +114,16 @@ def test_a_search_claimed_for_a_ply_of_the_opening_in_place_of_the_next_is_refus
     """With one random ply and the same column twice the actions alone fit: the luck says that the second ply was searched."""
     order = order_of("connect_four", num_simulations=4)
     games = games_of(order, TinyNetworks(order.game), range(1, 65))
-    game, found = next(
-        (game, found)
+    game, plies = next(
+        (game, plies)
         for game in games
-        for found in [arrays(order, game)]
-        if found["simulations"].tolist()[:2] == [0, 4] and found["actions"][0] == found["actions"][1]
+        for plies in [arrays(order, game)]
+        if plies["simulations"].tolist()[:2] == [0, 4] and plies["actions"][0] == plies["actions"][1]
     )
-    swapped = {name: array for name, array in found.items() if name != "actions"}
+    swapped = {name: array for name, array in plies.items() if name != "actions"}
     for array in swapped.values():
         array[[0, 1]] = array[[1, 0]]
-    with pytest.raises(Implausible, match="opening"):
+    with pytest.raises(Implausible, match="opening from ply 0 on"):
         check(order, with_arrays(game, **swapped))
 
 
