@@ -60,7 +60,7 @@ def observations(count: int, seed: int = 0, spec: NetSpec = SPEC) -> NDArray[np.
 
 
 class OneRun(Ledger):
-    """A ledger of one run, or of those in `views`; counts how often it is asked, and for how many: whole ones, and only glanced at."""
+    """A ledger of one run, or of those in `views`; counts its reads, and how many runs they name: whole ones, and only glanced at."""
 
     def __init__(self, run: str = RUN, sections: RunSections = SECTIONS) -> None:
         record = RunRecord(run, json.dumps(dump_run(sections)).encode(), {}, "", 0)
@@ -74,9 +74,9 @@ class OneRun(Ledger):
 
     def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
         self.looks += 1
-        found = [self.views[name] for name in (self.views if names is None else names) if name in self.views]
-        self.whole += len(found)
-        return found
+        views = [self.views[name] for name in (self.views if names is None else names) if name in self.views]
+        self.whole += len(views)
+        return views
 
     def stirring(self, names: Sequence[str]) -> list[str]:
         self.glanced_at += len(names)

@@ -252,11 +252,10 @@ def learner(site: Site, actor: Actor) -> None:
             phases=Phases(clock=world.monotonic, cpu_clock=world.monotonic),
         )
         loop = IntakeLoop(intake, world.monotonic)
-        store = open_store("file", directory=folder / WEIGHTS)
+        weights = folder / WEIGHTS
+        store = open_store("file", directory=weights)
         publisher = Publisher(bus, store, RUN, announce=partial(ledger.announce_weights, RUN, lease=lease))
-        publisher.version = max(
-            (describe(path).version for path in (folder / WEIGHTS).glob("*.safetensors")), default=0
-        )  # as a checkpoint says
+        publisher.version = max((describe(path).version for path in weights.glob("*.safetensors")), default=0)  # as a checkpoint says
         while True:
             if loop.turn() < BATCH:
                 _rest(world, IDLE_S)

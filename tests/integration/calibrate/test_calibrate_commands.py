@@ -122,6 +122,6 @@ def test_a_waste_of_games_is_found_and_written(tmp_path: Path, evaluator: str) -
 
 
 def test_ctrl_c_writes_nothing_and_ends_all_that_it_started(tmp_path: Path) -> None:
-    said = interrupted_output(started(tmp_path, "tune", "tic_tac_toe", "--seconds", "300", "--evaluator", "stream"), "1 of about")
-    assert "interrupted: nothing is chosen, nothing written" in said
+    output = interrupted_output(started(tmp_path, "tune", "tic_tac_toe", "--seconds", "300", "--evaluator", "stream"), "1 of about")
+    assert "interrupted: nothing is chosen, nothing written" in output
     assert list(tmp_path.iterdir()) == []

@@ -72,9 +72,9 @@ def test_a_run_hears_of_its_own_processes_and_of_those_that_work_for_all() -> No
 
 
 def test_what_is_told_is_read_oldest_first_and_bytes_of_others_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    bus, asked = MemoryBus(), []
+    bus, read_from = MemoryBus(), []
     after = bus.after
-    monkeypatch.setattr(bus, "after", lambda stream, last_id, **options: asked.append(last_id) or after(stream, last_id, **options))
+    monkeypatch.setattr(bus, "after", lambda stream, last_id, **options: read_from.append(last_id) or after(stream, last_id, **options))
     for pid in (1, 2, 3):
         publish_death(bus, msgspec.structs.replace(DEATH, pid=pid))
     bus.publish(keys.DEATHS, b"rubbish")
@@ -87,8 +87,8 @@ def test_what_is_told_is_read_oldest_first_and_bytes_of_others_are_passed_over(m
     publish_death(bus, msgspec.structs.replace(DEATH, pid=4))
     for _ in range(2):
         assert [one.process.pid for one in log.read()] == [1, 2, 3, 4]
-    assert "0" not in asked[1:], "each look reads what is new"
-    assert len(set(asked[1:])) == 2
+    assert "0" not in read_from[1:], "each look reads what is new"
+    assert len(set(read_from[1:])) == 2
 
 
 NONE = LedgerCounts(0, 0, 0, 0, 0, 0, 0)
