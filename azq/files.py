@@ -7,6 +7,7 @@ its folder's last fsync. So a file is written whole beside its name, and a name 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -76,9 +77,22 @@ def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 def write_output(path: Path, data: bytes) -> None:
     """Writes the file that a command was given a name for, and makes its folder. Raises `StoreError`."""
+    with _as_output(path):
+        publish_file(path, data)
+
+
+def check_output(path: Path) -> None:
+    """Raises `StoreError` where `write_output` would, before the work whose result goes there."""
+    with _as_output(path), tempfile.TemporaryFile(dir=path.absolute().parent):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+@contextlib.contextmanager
+def _as_output(path: Path) -> Iterator[None]:
     try:
         make_folders(path.absolute().parent)
-        publish_file(path, data)
+        yield
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}; name another file") from None
 

@@ -19,7 +19,7 @@ from azq.config import Config
 from azq.console.play import Seating, params_of, seated
 from azq.console.table import tabled
 from azq.errors import ConfigError
-from azq.files import write_output
+from azq.files import check_output, write_output
 from azq.games import Game
 from azq.notation.units import Unit, unit
 from azq.ratings import positions
@@ -120,10 +120,11 @@ def solve(request: SolveRequest, report: Callable[[str], object]) -> dict[str, A
     """Solves, writes the file whole or not at all, and tells what was found. Raises `ConfigError` for what cannot be solved."""
     game = games.load(request.game, **request.params)
     check_solvable(game)
+    path = request.out or solved_file(request.home, request.game, request.params)
+    check_output(path)
     figures, graded = (_ends if request.endgames else _whole)(game, request, report)
     if not graded:
         raise ConfigError(f"{request.game}: no position in which one move is better than another was found, so there is nothing to grade")
-    path = request.out or solved_file(request.home, request.game, request.params)
     write_output(path, as_lines(graded, score=game.num_players() == 1).encode())
     return {"game": request.game, "params": dict(request.params), **figures, "graded": len(graded), "file": str(path)}
 

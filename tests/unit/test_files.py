@@ -12,7 +12,7 @@ import pytest
 from waiting import PATIENCE_S
 
 from azq.errors import StateConflict, StoreError
-from azq.files import locked, write_output
+from azq.files import check_output, locked, write_output
 
 HOLD = """
 import sys
@@ -60,3 +60,12 @@ def test_what_a_command_writes_has_its_folder_or_an_error_that_names_it(tmp_path
     assert (tmp_path / "new" / "out.toml").read_bytes() == b"a"
     with pytest.raises(StoreError, match=r"out\.toml/more cannot be written: .*; name another file"):
         write_output(tmp_path / "new" / "out.toml" / "more", b"a")
+
+
+def test_a_name_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    check_output(tmp_path / "new" / "out.toml")
+    assert not list((tmp_path / "new").iterdir()), "nothing is left of the look"
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "new", tmp_path / "file" / "out.toml"):
+        with pytest.raises(StoreError, match=r"cannot be written: .*; name another file"):
+            check_output(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from azq.parts.sim.simulation import SeedOutcome
 
 MOST_PAGES = 10
+PROGRESS_S = 10.0  # between two lines of many seeds
 
 
 @with_answer
@@ -52,7 +54,7 @@ def sim(
     end_as_ctrl_c()
     logs.setup("sim", level=logging.CRITICAL)
     outcomes: list[SeedOutcome] = []
-    pages: list[Path] = []
+    pages, shown_s = list[Path](), time.monotonic()
     for number in range(seed, seed + seeds):
         outcome = simulate(number, parse(only) if only else plan(number, rate, 60 * minutes), 60 * minutes, trace=trace, until=until)
         if outcome.failed and shrinks:
@@ -63,6 +65,9 @@ def sim(
             title = f"Seed {number}: {[*outcome.wrong, outcome.stuck][0].strip().splitlines()[-1]}"
             write_output(pages[-1], page(title, described(outcome, rate, minutes), outcome.trace).encode())
         outcomes.append(outcome)
+        if len(outcomes) < seeds and time.monotonic() - shown_s >= PROGRESS_S:
+            so_far, shown_s = summary(outcomes), time.monotonic()
+            typer.echo(f"{len(outcomes)} of {seeds} seeds: {so_far['faults']} faults, failed {so_far['failed']}", err=True)
     values, failed = summary(outcomes), [outcome for outcome in outcomes if outcome.failed]
     text = [line for outcome in outcomes if trace for line in (f"protocol {protocol()}", *outcome.trace)]
     text += [f"{name}: {value}" for name, value in values.items()]

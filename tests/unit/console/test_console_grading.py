@@ -135,6 +135,7 @@ def test_an_interrupt_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt):
         solve(asked(tmp_path, out=out), print)
     assert out.read_text() == "before"
+    monkeypatch.undo()
     with pytest.raises(ConfigError, match="more than 5 positions"):
         solve(asked(tmp_path, out=out, max_states=5), print)
     assert out.read_text() == "before"

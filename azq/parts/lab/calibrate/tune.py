@@ -15,7 +15,7 @@ from azq.config.loading import to_toml
 from azq.console.table import tabled
 from azq.console.up import UpRequest, read_start
 from azq.errors import ConfigError, EvaluationTimeout
-from azq.files import write_output
+from azq.files import check_output, write_output
 from azq.host.devices import DevicePlan, Wishes, detect, plan
 from azq.parts.lab.bench.rig import Rig, changed, rig
 from azq.parts.lab.bench.selfplay import played
@@ -116,6 +116,7 @@ def tune(
     progress: Progress,
 ) -> TuneReport:
     """Measures, chooses, writes; nothing is written where nothing is faster, or Ctrl-C ended it."""
+    check_output(out)
     run = f"tune-{os.getpid()}"  # that no folder has
     config = read_start(UpRequest(game, run, overrides, None, config_file, preset)).config
     evaluator = evaluator or plan(detect(), Wishes.of(config)).evaluator

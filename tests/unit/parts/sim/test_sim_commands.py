@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from azq.cli.app import app
 from azq.errors import ConfigError, ExitCode
-from azq.parts.sim import simulation
+from azq.parts.sim import commands, simulation
 from azq.parts.sim.commands import described, summary
 from azq.parts.sim.faults import Fault
 from azq.parts.sim.simulation import SeedOutcome
@@ -29,6 +29,13 @@ def test_it_answers_with_its_figures():
     values = json.loads(answer.output)
     assert list(values) == ["seeds", "faults", "simulated_s", "lost", "doubled", "stuck", "failed", "trace_hash", "cpu_s"]
     assert (answer.exit_code, values["seeds"], values["faults"], values["failed"]) == (ExitCode.OK, 1, 1, [])
+
+
+def test_many_seeds_say_how_far_they_are(monkeypatch):
+    monkeypatch.setattr(simulation, "simulate", lambda *_, **__: replace(FAILED, wrong=[]))
+    monkeypatch.setattr(commands, "PROGRESS_S", 0.0)
+    lines = CliRunner().invoke(app, ["sim", "--seeds", "3"]).stderr.splitlines()
+    assert lines == ["1 of 3 seeds: 1 faults, failed []", "2 of 3 seeds: 2 faults, failed []"]
 
 
 def test_its_trace_names_who_did_what():

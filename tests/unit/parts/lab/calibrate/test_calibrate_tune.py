@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from azq.config import load
-from azq.errors import EvaluationTimeout
+from azq.errors import EvaluationTimeout, StoreError
 from azq.parts.lab.calibrate import tune
 from azq.parts.lab.calibrate.course import Arrangement, Performance, TrialJudge, TunedChoice
 from azq.parts.lab.calibrate.rates import SampleReuse, Side
@@ -68,3 +68,8 @@ def test_a_choice_is_written_as_settings(tmp_path: Path) -> None:
     assert file.read_text().startswith("# connect_four on 2 cores\n")
     config = load(file)
     assert (config.selfplay.groups, config.selfplay.answer_within_ms, config.worker.concurrency) == (3, 0.0, 2)
+
+
+def test_a_file_that_cannot_be_written_is_named_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be written: Is a directory; name another file"):
+        tune.tune("tic_tac_toe", preset="", overrides=(), config_file=None, seconds=600.0, evaluator="", out=tmp_path, progress=print)
