@@ -207,12 +207,18 @@ trial = _each_of_run("trial:")
 purged = _each_of_run("purged:")
 
 
-def pinned(key: str) -> str:
-    return f"azq:once:{key}"
+def _family(prefix: str) -> Callable[[str], str]:
+    return lambda member: f"{prefix}{member}"
 
 
-def blob(sha256: str) -> str:
-    return f"azq:blob:{sha256}"
+pinned = _family("azq:once:")
+blob = _family("azq:blob:")
+invitation = _family("azq:volunteers:invitation:")
+quota = _family("azq:volunteers:quota:")
+totals = _family("azq:volunteers:totals:")
+study = _family(STUDY_PREFIX)
+beat = _family(BEAT_PREFIX)
+reply = _family("azq:reply:")
 
 
 def blob_chunk(sha256: str, name: str) -> str:
@@ -220,32 +226,8 @@ def blob_chunk(sha256: str, name: str) -> str:
     return f"azq:{{{blob(sha256)}}}:{name}"
 
 
-def invitation(sha256: str) -> str:
-    return f"azq:volunteers:invitation:{sha256}"
-
-
-def quota(what: str) -> str:
-    return f"azq:volunteers:quota:{what}"
-
-
-def totals(period: str) -> str:
-    return f"azq:volunteers:totals:{period}"
-
-
-def study(which: str) -> str:
-    return f"{STUDY_PREFIX}{which}"
-
-
-def beat(worker: str) -> str:
-    return f"{BEAT_PREFIX}{worker}"
-
-
 def user_in(url: str) -> str:
     return urlsplit(url).username or OWNER
-
-
-def reply(client: str) -> str:
-    return f"azq:reply:{client}"
 
 
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here

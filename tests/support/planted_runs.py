@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from memory_broker import MemoryBus, MemoryLedger
 
 from azq import games
@@ -21,6 +23,7 @@ from azq.learner.tracking.tracker import Trackers
 from azq.ledger.records import record_of
 from azq.presets import preset
 from azq.replay.readers import SegmentReader
+from azq.replay.samples import samples_of
 from azq.status.why.facts import Facts
 from azq.status.why.gather import facts_of
 from azq.store import open_store
@@ -32,7 +35,7 @@ FOR_EVER_S = 1e6
 HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 #: over a preset: what is learned from within seconds
 SMALL: dict[str, dict[str, Any]] = {
-    "selfplay": {"games_in_flight": 64, "groups": 1, "threads": 1, "cache_entries": 0},
+    "selfplay": {"games_in_flight": 64, "groups": 1, "threads": 1, "cache_entries": 0, "random_opening_plies": 4},  # long games
     "network": {"blocks": 1, "channels": 32},
     "learner": {
         "device": "cpu",
@@ -48,6 +51,16 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "arena": {"every_s": 0},
 }
+
+
+def flip_values(patch: pytest.MonkeyPatch, module: str) -> None:
+    """Lets a module learn from values of the wrong sign."""
+
+    def flipped(*arguments: Any) -> Any:
+        samples, counts = samples_of(*arguments)
+        return replace(samples, values=-samples.values), counts
+
+    patch.setattr(f"{module}.samples_of", flipped)
 
 
 def sections_of(game: str, variant: str = "", **more: Any) -> RunSections:

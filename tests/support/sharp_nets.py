@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +11,8 @@ from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.config import NetworkConfig
-from azq.nets import Network, WeightsMeta, build, to_bytes, unpack
+from azq.games import Game
+from azq.nets import NetSpec, Network, WeightsMeta, build, to_bytes, unpack
 
 KINDS = {
     "resnet": ("connect_four", NetworkConfig(kind="resnet", blocks=2, channels=16)),
@@ -40,6 +42,15 @@ def sharp_bytes(kind: str, seed: int = 3) -> bytes:
     finally:
         torch.set_num_threads(threads)
     return to_bytes(module, WeightsMeta(name, 1, network=config.model_dump(mode="json")))
+
+
+def shaken(config: NetworkConfig, spec: NetSpec | Game, seed: int = 1) -> Any:
+    """A network with every weight away from its start, as after training."""
+    module, noise = build(config, spec, seed=seed).eval(), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=noise))
+    return module
 
 
 def _train(module: Network, name: str) -> None:

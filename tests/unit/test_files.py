@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,16 +57,11 @@ def test_who_gives_no_words_waits(tmp_path: Path) -> None:
 
 
 def test_what_a_command_writes_has_its_folder_or_an_error_that_names_it(tmp_path: Path) -> None:
+    check_output(tmp_path / "new" / "out.toml")
+    assert not list((tmp_path / "new").iterdir()), "a look before the work leaves nothing"
     write_output(tmp_path / "new" / "out.toml", b"a")
     assert (tmp_path / "new" / "out.toml").read_bytes() == b"a"
-    with pytest.raises(StoreError, match=r"out\.toml/more cannot be written: .*; name another file"):
-        write_output(tmp_path / "new" / "out.toml" / "more", b"a")
-
-
-def test_a_name_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
-    check_output(tmp_path / "new" / "out.toml")
-    assert not list((tmp_path / "new").iterdir()), "nothing is left of the look"
-    (tmp_path / "file").touch()
-    for path in (tmp_path / "new", tmp_path / "file" / "out.toml"):
-        with pytest.raises(StoreError, match=r"cannot be written: .*; name another file"):
-            check_output(path)
+    for path in (tmp_path / "new" / "out.toml" / "more", tmp_path / "new"):
+        for write in (check_output, partial(write_output, data=b"a")):
+            with pytest.raises(StoreError, match=rf"{path} cannot be written: .*; name another file"):
+                write(path)

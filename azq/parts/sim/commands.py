@@ -48,9 +48,7 @@ def sim(
     from azq.parts.sim.timeline import page
 
     if version and version != protocol():
-        raise ConfigError(
-            f"seed {seed} is of protocol {version}, this azq runs {protocol()}: take the azq that printed it, or leave out --protocol"
-        )
+        raise ConfigError(f"seed {seed} is of protocol {version}, this azq runs {protocol()}: take that azq, or leave out --protocol")
     end_as_ctrl_c()
     logs.setup("sim", level=logging.CRITICAL)
     outcomes: list[SeedOutcome] = []

@@ -144,10 +144,9 @@ class SeedRun:
         if not self._go_on(HEALED_WITHIN_S, lambda: not self.site.deletes):
             return f"the run was not deleted within {HEALED_WITHIN_S:.0f} s after the last fault"
         enough, jobs = games_in(self.site.segments) + NEW_GAMES, waiting_jobs(RUN, self.network.broker.keys)
-        if self._go_on(HEALED_WITHIN_S, lambda: not self._overdue(enough, jobs)):
-            return ""
-        overdue = self._overdue(enough, jobs)
-        return f"{overdue} within {HEALED_WITHIN_S:.0f} s after the last fault; last ends: {self.world.endings[-2:]}"
+        over = self._go_on(HEALED_WITHIN_S, lambda: not self._overdue(enough, jobs))
+        ends = f"{HEALED_WITHIN_S:.0f} s after the last fault; last ends: {self.world.endings[-2:]}"
+        return "" if over else f"{self._overdue(enough, jobs)} within {ends}"
 
     def _overdue(self, enough: int, jobs: set[tuple[str, bytes]]) -> str:
         """What has not come yet since the last fault, after which these jobs waited; empty where all has."""

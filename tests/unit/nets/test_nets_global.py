@@ -12,12 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from sharp_nets import shaken
 
 from azq import games
 from azq.config import NetworkConfig
 from azq.errors import ConfigError, GameContractError
 from azq.games.adapter import AdaptedGame
-from azq.nets import NetSpec, Network, build, load_into, unpack
+from azq.nets import NetSpec, build, load_into, unpack
 from azq.nets.network import pooled
 from azq.nets.onnx import to_onnx
 from azq.parts.volunteers.model_maker import probe_positions
@@ -38,15 +39,6 @@ ON_BOARD = [(name, params) for name, params, layout in LAYOUTS if layout]
 
 def network(blocks: int = 2, channels: int = 16, **settings: Any) -> NetworkConfig:
     return NetworkConfig(kind="resnet", blocks=blocks, channels=channels, global_heads=True, **settings)
-
-
-def shaken(config: NetworkConfig, spec: NetSpec, seed: int = 1) -> Network:
-    """With every weight away from its start, as after training."""
-    module, noise = build(config, spec, seed=seed).eval(), torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=noise))
-    return module
 
 
 def inputs(game: Any, spec: NetSpec, count: int = 9) -> tuple[torch.Tensor, torch.Tensor]:

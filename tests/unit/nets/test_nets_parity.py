@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sharp_nets import shaken
 from torch import Tensor
 
 from azq import games
@@ -56,10 +57,7 @@ def test_a_network_learns_it_with_the_plane_and_not_without() -> None:
 @pytest.mark.parametrize("heads", [False, True], ids=["flat", "global"])
 def test_weights_say_so_and_restore(heads: bool) -> None:
     config, game = NetworkConfig(blocks=1, channels=8, parity=True, global_heads=heads), games.load("connect_four")
-    module = build(config, game, seed=3).eval()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.1)
+    module = shaken(config, game)
     again = restore(to_bytes(module, WeightsMeta("connect_four", network=config.description())), game)
     packed = torch.from_numpy(game.new_initial_state().packed_observation()[None])
     for one, other in zip(module(*unpack(packed, module.spec)), again(*unpack(packed, again.spec)), strict=True):

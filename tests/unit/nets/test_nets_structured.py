@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from sharp_nets import shaken
 
 from azq import games
 from azq.config import NetworkConfig, parse_run
@@ -31,15 +32,6 @@ SPEC = NetSpec(2, 1, 6, 2, 5, 1, has_margin=True, num_hidden=4, token_groups=GRO
 def network(blocks: int = 1, encoders: dict[str, int] | None = None, **others: Any) -> NetworkConfig:
     chosen = {"left": 2, "right": 1} if encoders is None else encoders
     return NetworkConfig(kind="structured", **{"blocks": blocks, "channels": 16, "heads": 4, "encoders": chosen, **others})
-
-
-def shaken(config: NetworkConfig, spec: NetSpec, seed: int = 1) -> Any:
-    """With every weight away from its start, as after training."""
-    module, noise = build(config, spec, seed=seed).eval(), torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=noise))
-    return module
 
 
 def bits(*places: int) -> torch.Tensor:

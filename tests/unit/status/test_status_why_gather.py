@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from replay_games import play_game
 from azq import games
 from azq.config import RunConfig, RunSections, dump_run
 from azq.replay.readers import SegmentReader
-from azq.replay.samples import samples_of
 from azq.samples.played import read_games
 from azq.samples.stats import learning_curves
 from azq.status.why.facts import Facts
@@ -187,12 +185,7 @@ def planted(fault: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Facts:
     """The facts of a run with the fault."""
     _, _, sections, rounds = PLANTED[fault]
     if fault == "values of the wrong sign":
-
-        def flipped(*arguments: Any) -> Any:
-            samples, counts = samples_of(*arguments)
-            return dataclasses.replace(samples, values=-samples.values), counts
-
-        patch.setattr("azq.replay.samples.samples_of", flipped)
+        planted_runs.flip_values(patch, "azq.replay.samples")
     return planted_runs.facts(sections(), tmp_path, rounds)
 
 

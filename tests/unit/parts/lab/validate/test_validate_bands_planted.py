@@ -3,13 +3,13 @@
 import dataclasses
 
 import pytest
+from planted_runs import flip_values
 
 from azq.arena.players import make_player
 from azq.learner.step.optimizer import learning_rate
 from azq.parts.lab.validate import curve
 from azq.parts.lab.validate.banded import BandRequest, _band_for, _without_curves
 from azq.parts.lab.validate.bands import SeedCurve, judge
-from azq.replay.samples import samples_of
 
 GAME = "tic_tac_toe"
 
@@ -19,11 +19,7 @@ def a_tenth_of_the_learning_rate(patch):
 
 
 def values_of_the_wrong_sign(patch):
-    def flipped(*arguments):
-        samples, counts = samples_of(*arguments)
-        return dataclasses.replace(samples, values=-samples.values), counts
-
-    patch.setattr("azq.learner.lockstep.samples_of", flipped)
+    flip_values(patch, "azq.learner.lockstep")
 
 
 def more_simulations_than_said(patch):

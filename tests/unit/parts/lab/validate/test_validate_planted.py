@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from planted_runs import flip_values
 
 from azq.config import LearnerConfig
 from azq.learner.data.batches import Draws
@@ -30,11 +31,7 @@ def played(folder, versions=VERSIONS):
 
 
 def flipped_values(patch):
-    def flipped(*arguments):
-        samples, counts = samples_of(*arguments)
-        return dataclasses.replace(samples, values=-samples.values), counts
-
-    patch.setattr("azq.learner.lockstep.samples_of", flipped)
+    flip_values(patch, "azq.learner.lockstep")
 
 
 def one_wrong_symmetry(patch):
