@@ -77,14 +77,15 @@ class LedgerRuns(ScriptClient):
         _, *answer = self.call("runs.snapshot", name)
         return run_snapshot(name, answer)
 
-    def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
-        """Changes a run's state; setting the one it has changes nothing.
+    def set_run_state(self, name: str, state: RunState, reason: str = "", seen_ms: int = 0) -> RunView:
+        """Changes a run's state, unless it was set after `seen_ms`, in this run or another of its name; the one it has changes nothing.
 
         running <-> paused, either -> finished or failed, those -> running. Raises `NotFound` and `StateConflict`.
         """
-        word, *answer = self.call("runs.set_state", name, state.value, reason)
+        word, *answer = self.call("runs.set_state", name, state.value, reason, seen_ms)
         if word == "conflict":
-            raise StateConflict(f"run {name} is {text_of(answer[0])} and cannot become {state.value}; resume it first")
+            since = " by now" if seen_ms else ""
+            raise StateConflict(f"run {name} is {text_of(answer[0])}{since} and cannot become {state.value}; resume it first")
         self._list(name)  # a broker that was rolled back may have forgotten it
         return self.run(name)
 

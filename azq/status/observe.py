@@ -12,7 +12,7 @@ from typing import TypeVar
 import redis
 
 from azq import logs
-from azq.bus.base import Bus, Entry
+from azq.bus.base import BEFORE_ALL, Bus, Entry
 from azq.bus.promotions import Promotions
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
@@ -145,14 +145,10 @@ def first_weights(bus: Bus, run: str) -> int:
     return event.version if (event := _decode_entry(first, WeightEvent)) else 0
 
 
-def serving_version(bus: Bus, run: str, *, gated: bool) -> int:
+def serving_version(bus: Bus, run: str, *, gated: bool, promotions: Promotions | None = None) -> int:
     """The version that `LATEST` means, where versions are promoted (`gated`) or all serve; 0 before the first."""
-    return read_promotions(bus, run).version or unpromoted_version(bus, run, gated=gated)
-
-
-def unpromoted_version(bus: Bus, run: str, *, gated: bool) -> int:
-    """The same of a run none of whose versions was promoted or pinned."""
-    return first_weights(bus, run) if gated else next((event.version for event in read_weights(bus, run, LOOK_BACK)), 0)
+    version = (promotions or read_promotions(bus, run)).version
+    return version or (first_weights(bus, run) if gated else next((event.version for event in read_weights(bus, run, LOOK_BACK)), 0))
 
 
 def read_round(bus: Bus, run: str) -> EvalRound | None:
@@ -294,8 +290,8 @@ class VersionLook:
     ) -> ObservedRun:
         """The run with what is known of its versions; the entries are the newest of their streams."""
         weights = _decode_entry(newest, WeightEvent)
-        while promoted and self._promotions.last_id != promoted.id and self._promotions.refresh():
-            pass
+        if self._promotions.last_id != (promoted.id if promoted else BEFORE_ALL):  # a broker may be restored, and know of fewer
+            self._promotions = read_promotions(self._bus, self._run)
         gated = run.sections is not None and run.sections.arena.promotes
         if gated:
             self._first = self._first or first_weights(self._bus, self._run)

@@ -81,7 +81,7 @@ class ObservedRun:
     weight_step: int = 0  # of training, of the newest weights
     round: EvalRound = NO_ROUND  # the newest evaluation round that was asked for
     promotions: tuple[PromotionEvent, ...] = ()  # oldest first
-    promotions_id: str = ""  # of the newest
+    promotions_id: str = "0"  # of the newest; "0" where there is none
     first_version: int = 0  # where versions are promoted and none was yet
     matches: tuple[WholeMatch, ...] = ()  # the newest, where they may promote a version or end a match whose parts are queued
     money: float = 0.0  # that its machines cost so far

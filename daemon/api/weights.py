@@ -44,7 +44,7 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
     them; those that serve, the best and the candidate are there however old they are."""
     record = use.ledger.run(run).record
     promotions = observe.read_promotions(use.bus, run)
-    serving_now = promotions.version or observe.unpromoted_version(use.bus, run, gated=sections_of(record).arena.promotes)
+    serving_now = observe.serving_version(use.bus, run, gated=sections_of(record).arena.promotes, promotions=promotions)
     standing = observe.read_standing(use.bus, run, use.standings)
     ratings = {version_of(rating.player): rating for rating in standing.ratings}
     scores = {version_of(scored.player): scored for scored in standing.scores}

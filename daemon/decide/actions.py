@@ -66,6 +66,7 @@ class EndRun:
     run: str
     state: RunState
     reason: str
+    seen_ms: int = 0  # when its state was set that this was decided from; a run may be made again under its name
 
 
 @dataclass(frozen=True, slots=True)

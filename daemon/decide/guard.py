@@ -29,7 +29,7 @@ def guard(
     actions: list[Action] = [*_warnings(desired, observed, budget.currency), *_warning("", f"the fleet's budget ({what})", share)]
     running = [run for run in desired.runs if run.state is RunState.RUNNING]
     if share >= 1:
-        actions += [do.EndRun(run.name, RunState.FINISHED, f"{BUDGET_SPENT}: {what}") for run in running]
+        actions += [do.EndRun(run.name, RunState.FINISHED, f"{BUDGET_SPENT}: {what}", run.changed_ms) for run in running]
     reason = f"{BUDGET_SPENT}: {what}" if share >= 1 else _all_ended(desired.runs, since_ms) if budget.with_runs else ""
     if reason and not running and _is_drained(desired, observed, decided, now_ms):
         actions.append(do.EndFleet(reason))

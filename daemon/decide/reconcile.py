@@ -114,14 +114,15 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
 
 def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     if run.sections is None:
-        return do.EndRun(run.name, RunState.FAILED, run.unreadable)
+        return do.EndRun(run.name, RunState.FAILED, run.unreadable, run.changed_ms)
     done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step, seen.money)
     if reason := Goals(run.until).reached(done):
-        return do.EndRun(run.name, RunState.FINISHED, reason)
+        return do.EndRun(run.name, RunState.FINISHED, reason, run.changed_ms)
     own = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.job.tag != BROWSER]  # what tabs do fails no run
     recent = [view for view in own if split_job_id(view.job.job_id)[1] > run.changed_job][:FAILURES_IN_A_ROW]
     if len(recent) == FAILURES_IN_A_ROW and all(view.state is JobState.FAILED for view in recent):
-        return do.EndRun(run.name, RunState.FAILED, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
+        reason = f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}"
+        return do.EndRun(run.name, RunState.FAILED, reason, run.changed_ms)
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from azq import logs
-from azq.bus.base import Bus
+from azq.bus.base import BEFORE_ALL, Bus
 from azq.errors import NotFound, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import JobView, RunState
@@ -61,8 +61,8 @@ def _do(action: Action, hands: Hands) -> None:
             send(hands, hands.ledger.requeue(job_id, attempt))
         case do.CancelQueued(job_id):
             hands.ledger.cancel(job_id)
-        case do.EndRun(run, state, reason):
-            hands.ledger.set_run_state(run, state, reason)
+        case do.EndRun(run, state, reason, seen_ms):
+            hands.ledger.set_run_state(run, state, reason, seen_ms)
             (log.error if state is RunState.FAILED else log.info)(f"run_{state}", run=run, reason=reason)
         case do.Promote():
             _promote(action, hands)
@@ -73,7 +73,7 @@ def _do(action: Action, hands: Hands) -> None:
 def _promote(action: do.Promote, hands: Hands) -> None:
     stream, event = keys.promotions(action.run), action.event
     (newest,) = hands.bus.newest_each([stream])
-    if newest and newest.id != action.after:
+    if (newest.id if newest else BEFORE_ALL) != action.after:
         raise StateConflict(f"somebody else decided about the versions of run {action.run}")
     hands.bus.publish(stream, encode(event))
     log.info(f"weights_{event.deed}", run=action.run, version=event.version, reason=event.reason)

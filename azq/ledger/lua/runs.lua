@@ -55,12 +55,13 @@ function commands.snapshot()
   return {'ok', text(now), call('HGETALL', RUN), counted(), jobs, recent}
 end
 
--- A state set twice changes nothing.
-function commands.set_state(state, reason)
+-- A state set twice changes nothing. `seen_ms`: when the state was set that this was decided from, '0' for any; another answers conflict.
+function commands.set_state(state, reason, seen_ms)
   if missing() then return {'missing'} end
   local run = call('HMGET', RUN, 'state', 'active_ms', 'changed_ms', 'pauses')
   if run[1] == state then return {'ok'} end
-  if not TRANSITIONS[run[1] .. ' ' .. state] then return {'conflict', run[1]} end
+  local seen = seen_ms == '0' or seen_ms == run[3]
+  if not (seen and TRANSITIONS[run[1] .. ' ' .. state]) then return {'conflict', run[1]} end
   local active = tonumber(run[2])
   if run[1] == 'running' then
     active = active + math.max(0, now - tonumber(run[3]))

@@ -38,7 +38,9 @@ def left(world: Any) -> set[str]:
 def test_a_run_that_rests_is_deleted_with_all_that_is_kept_of_it(world, state):
     live_a_little(world)
     world.ledger.create_run(record("other"))
-    world.ledger.set_run_state("r", state)
+    seen_ms = world.ledger.run("r").changed_ms
+    world.pass_s(1)
+    world.ledger.set_run_state("r", state, seen_ms=seen_ms)
     assert left(world)
     world.ledger.delete_run("r")
     assert left(world) == set()
@@ -48,6 +50,8 @@ def test_a_run_that_rests_is_deleted_with_all_that_is_kept_of_it(world, state):
     world.ledger.delete_run("r")
     view = world.ledger.create_run(RunRecord("r", b"{}", {}, "folder", 2))
     assert (view.record.created_ms, world.ledger.counts("r").opened) == (2, 0)
+    with pytest.raises(StateConflict, match="run r is running by now and cannot become finished"):
+        world.ledger.set_run_state("r", RunState.FINISHED, "of the run before", seen_ms)
     assert world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id == "r:1"
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from ledger_worlds import record
 from memory_broker import MemoryBus, MemoryLedger
 from waiting import PATIENCE_S
 
@@ -16,7 +17,7 @@ from azq.ledger.types import KEPT_ENDED_JOBS, ONCE_LIFE_S, JobState, RequestKey,
 from azq.wire import keys
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
-from azq.wire.messages import Job, RunRecord
+from azq.wire.messages import Job
 
 JOB = RequestKey.of("POST /v1/jobs", "k", b"body")
 OTHER = RequestKey.of("POST /v1/jobs", "k", b"another body")
@@ -25,10 +26,6 @@ OTHER = RequestKey.of("POST /v1/jobs", "k", b"another body")
 @pytest.fixture
 def ledger() -> Ledger:
     return MemoryLedger(MemoryBus())
-
-
-def record(run: str) -> RunRecord:
-    return RunRecord(run, b"{}", {"games": 10}, "folder", 1)
 
 
 def test_the_first_answer_comes_again_whatever_became_of_the_job(ledger: Any) -> None:
@@ -91,7 +88,6 @@ def test_a_run_is_created_once_under_its_key_and_never_twice_by_name(ledger: Any
 
 def test_many_senders_of_one_request_make_one_job(broker: Any) -> None:
     """Half of them under the same body, half under another: one body wins, its senders all get the same job."""
-    client = connect(broker.control_url)
     ledgers = [Ledger(connect(broker.control_url)) for _ in range(8)]
     ledgers[0].create_run(record("r"))
     for number in range(40):
@@ -114,20 +110,16 @@ def test_many_senders_of_one_request_make_one_job(broker: Any) -> None:
         assert [replayed for _, replayed in won].count(False) == 1
         assert {index % 2 for index, answer in enumerate(answers) if answer is not None} in ({0}, {1})
     assert len(ledgers[0].jobs("r")) == 40
-    client.close()
 
 
-def test_a_sender_that_died_between_the_two_steps_blocks_nobody(broker: Any) -> None:
-    client = connect(broker.control_url)
-    ledger = Ledger(client)
+def test_a_sender_that_died_between_the_two_steps_blocks_nobody(ledger: Any) -> None:
     ledger.create_run(record("r"))
-    client.set(keys.pinned(JOB.key), f"r {JOB.fingerprint}", ex=60)  # what is left of it
+    ledger.client.set(keys.pinned(JOB.key), f"r {JOB.fingerprint}", ex=60)  # what is left of it
     with pytest.raises(KeyReused):
         ledger.enqueue_once(OTHER, Job("", "r", Kind.SELFPLAY, "cpu"))
     view, replayed = ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu"))
     assert not replayed
-    assert Ledger(client).enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu")) == (view, True)
-    client.close()
+    assert ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu")) == (view, True)
 
 
 def test_everything_kept_for_a_key_ends_within_a_day(broker: Any) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import zlib
 from base64 import b64encode
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from queue_worker import start_worker
 from waiting import PATIENCE_S, until
 
 import azq.queue
@@ -27,26 +26,6 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
 ROOT = Path(azq.queue.__file__).parents[1]
-
-WORKER = """
-import sys
-from azq.wire.connect import connect
-from azq.ledger import Ledger
-from azq.queue import make_app
-
-url = sys.argv[1]
-app = make_app(url, tags=("jarvis",))
-
-def run(job_id, attempt):
-    ledger = Ledger(connect(url))
-    lease = ledger.claim(job_id, attempt, "worker", 30)
-    if lease is not None:
-        ledger.complete(lease, b"done")
-
-app.task(name="azq.selfplay")(run)
-app.task(name="azq.eval")(run)
-app.worker_main(["worker", "-P", "solo", "-Q", sys.argv[2], "--without-mingle", "--without-gossip", "--loglevel", "INFO"])
-"""
 
 
 def message(content: bytes, **changes: Any) -> bytes:
@@ -99,11 +78,6 @@ def own_server(tmp_path):
     yield server, ledger
     client.close()
     server.stop()
-
-
-def start_worker(url: str, queues: str, log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as file:
-        return subprocess.Popen([sys.executable, "-c", WORKER, url, queues], cwd=ROOT, stdout=file, stderr=file)
 
 
 def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from front_doubles import FrontProcess
+from queue_worker import start_worker
 from waiting import PATIENCE_S, until
 
-import azq.queue
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
 from azq.config.host import trusting
@@ -23,25 +21,6 @@ from azq.queue import make_app, publish
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
-
-WORKER = """
-import sys
-from azq.wire.connect import connect
-from azq.ledger import Ledger
-from azq.queue import make_app
-
-url = sys.argv[1]
-
-def run(job_id, attempt):
-    ledger = Ledger(connect(url))
-    lease = ledger.claim(job_id, attempt, "worker", 30)
-    if lease is not None:
-        ledger.complete(lease, b"done")
-
-app = make_app(url)
-app.task(name="azq.selfplay")(run)
-app.worker_main(["worker", "-P", "solo", "-Q", "selfplay.cpu", "--without-mingle", "--without-gossip", "--loglevel", "INFO"])
-"""
 
 
 @pytest.fixture
@@ -61,9 +40,7 @@ def test_jobs_come_and_go_over_tls_and_over_a_front_that_was_killed(fronted: Fro
     client = connect(fronted.url)
     ledger, app = Ledger(client), make_app(fronted.url)
     ledger.create_run(RunRecord("r", b"{}", {}, "x", 1))
-    with (tmp_path / "worker.log").open("wb") as log:
-        root = Path(azq.queue.__file__).parents[1]
-        worker = subprocess.Popen([sys.executable, "-c", WORKER, fronted.url], cwd=root, stdout=log, stderr=log)
+    worker = start_worker(fronted.url, "selfplay.cpu", tmp_path / "worker.log")
     try:
         for killed in (False, True):
             if killed:

@@ -15,11 +15,13 @@ from msgspec.structs import replace
 from reconcile_worlds import SECTIONS, beat, decide, view
 from rest_site import RestSite
 
+from azq.bus.base import BEFORE_ALL
 from azq.bus.promotions import best, candidate, served
 from azq.config import ArenaConfig, LearnerConfig, RunConfig, RunSections, SearchConfig, dump_run
 from azq.ledger.types import JobState, LedgerCounts, RunState
 from azq.ratings.matches import EVAL_PRIORITY, job_of, put_together
-from azq.status.state import ObservedRun
+from azq.status.observe import VersionLook
+from azq.status.state import DesiredRun, ObservedRun
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
@@ -278,9 +280,24 @@ def test_the_list_says_what_versions_played() -> None:
 def test_what_somebody_decided_meanwhile_stands() -> None:
     bus = MemoryBus()
     hands, event = Hands(MemoryLedger(bus), bus, lambda _view, _game: None), PromotionEvent(1, "promoted", "", "daemon", 5)
-    act([do.Promote("r", event, "")], hands)
+    act([do.Promote("r", event, BEFORE_ALL)], hands)
     (first,) = bus.newest(keys.promotions("r"))
-    act([do.Promote("r", event, "")], hands)
+    act([do.Promote("r", event, BEFORE_ALL)], hands)
     assert bus.length(keys.promotions("r")) == 1
     act([do.Promote("r", event, first.id)], hands)
     assert bus.length(keys.promotions("r")) == 2
+    bus.delete(keys.promotions("r"))
+    act([do.Promote("r", event, first.id)], hands)
+    assert bus.length(keys.promotions("r")) == 0, "decided of an earlier run of this name"
+
+
+def test_a_broker_restored_from_an_older_copy_does_not_keep_versions_from_being_promoted() -> None:
+    bus = MemoryBus()
+    look = VersionLook(bus, "r")
+    for version in (1, 2):
+        bus.publish(keys.promotions("r"), encode(PromotionEvent(version, "promoted", "", "daemon", 5)))
+    run, (newest,) = DesiredRun("r", RunState.RUNNING, None), bus.newest(keys.promotions("r"))
+    assert look.observed(run, EMPTY, None, newest, None).promotions_id == newest.id
+    bus.delete(keys.promotions("r"))
+    after = look.observed(run, EMPTY, None, None, None)
+    assert (after.promotions, after.promotions_id) == ((), BEFORE_ALL)
