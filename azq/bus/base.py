@@ -14,7 +14,6 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import DeadLetter
 
-BEFORE_ALL = "0"  # an id before the first entry of any stream
 DEAD_LENGTH = 1000  # newest dead letters kept
 HEAD_BYTES = 16 * 1024  # of each, so that a flood of large ones cannot fill the broker
 

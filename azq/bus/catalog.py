@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from azq import logs
-from azq.bus.base import BEFORE_ALL, Bus, Entry
+from azq.bus.base import Bus, Entry
 from azq.errors import WireError
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -23,7 +23,7 @@ class EventFollower(ABC, Generic[AnyEvent]):
     def __init__(self, control: Bus, stream: str, kind: type[AnyEvent], what: str) -> None:
         self._control = control
         self.stream = stream
-        self.last_id = BEFORE_ALL
+        self.last_id = "0"
         self._kind: type[AnyEvent] = kind
         self._what = what
 

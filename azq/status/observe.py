@@ -12,7 +12,7 @@ from typing import TypeVar
 import redis
 
 from azq import logs
-from azq.bus.base import BEFORE_ALL, Bus, Entry
+from azq.bus.base import Bus, Entry
 from azq.bus.promotions import Promotions
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
@@ -290,7 +290,7 @@ class VersionLook:
     ) -> ObservedRun:
         """The run with what is known of its versions; the entries are the newest of their streams."""
         weights = _decode_entry(newest, WeightEvent)
-        if self._promotions.last_id != (promoted.id if promoted else BEFORE_ALL):  # a broker may be restored, and know of fewer
+        if self._promotions.last_id != (promoted.id if promoted else "0"):  # a broker may be restored, and know of fewer
             self._promotions = read_promotions(self._bus, self._run)
         gated = run.sections is not None and run.sections.arena.promotes
         if gated:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from azq import logs
-from azq.bus.base import BEFORE_ALL, Bus
+from azq.bus.base import Bus
 from azq.errors import NotFound, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import JobView, RunState
@@ -73,7 +73,7 @@ def _do(action: Action, hands: Hands) -> None:
 def _promote(action: do.Promote, hands: Hands) -> None:
     stream, event = keys.promotions(action.run), action.event
     (newest,) = hands.bus.newest_each([stream])
-    if (newest.id if newest else BEFORE_ALL) != action.after:
+    if (newest.id if newest else "0") != action.after:
         raise StateConflict(f"somebody else decided about the versions of run {action.run}")
     hands.bus.publish(stream, encode(event))
     log.info(f"weights_{event.deed}", run=action.run, version=event.version, reason=event.reason)

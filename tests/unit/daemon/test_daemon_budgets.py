@@ -57,13 +57,13 @@ def test_a_run_that_ends_by_money_warns_of_its_own() -> None:
 def test_a_run_ends_once_its_money_is_spent() -> None:
     desired, observed = look(RunState.RUNNING, spent(), until={"money": 2.0}, money=2.01)
     (ending,) = reconcile(desired, observed, NOW, CONFIG, lambda _: False)
-    assert ending == EndRun("r", RunState.FINISHED, "money=2 reached")
+    assert ending == EndRun("r", RunState.FINISHED, "money=2 reached", LONG_AGO)
     assert is_spent(ending.reason)
 
 
 def test_what_is_spent_ends_all_runs_and_no_machine_before_them() -> None:
     (ending,) = asked(RunState.RUNNING, spent(money=10.0))
-    assert ending == EndRun("r", RunState.FINISHED, "budget spent: 10 USD")
+    assert ending == EndRun("r", RunState.FINISHED, "budget spent: 10 USD", LONG_AGO)
     assert is_spent(ending.reason)
 
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from reconcile_worlds import SECTIONS, beat, decide, view
 from rest_site import RestSite
 
-from azq.bus.base import BEFORE_ALL
 from azq.bus.promotions import best, candidate, served
 from azq.config import ArenaConfig, LearnerConfig, RunConfig, RunSections, SearchConfig, dump_run
 from azq.ledger.types import JobState, LedgerCounts, RunState
@@ -280,9 +279,9 @@ def test_the_list_says_what_versions_played() -> None:
 def test_what_somebody_decided_meanwhile_stands() -> None:
     bus = MemoryBus()
     hands, event = Hands(MemoryLedger(bus), bus, lambda _view, _game: None), PromotionEvent(1, "promoted", "", "daemon", 5)
-    act([do.Promote("r", event, BEFORE_ALL)], hands)
+    act([do.Promote("r", event, "0")], hands)
     (first,) = bus.newest(keys.promotions("r"))
-    act([do.Promote("r", event, BEFORE_ALL)], hands)
+    act([do.Promote("r", event, "0")], hands)
     assert bus.length(keys.promotions("r")) == 1
     act([do.Promote("r", event, first.id)], hands)
     assert bus.length(keys.promotions("r")) == 2
@@ -300,4 +299,4 @@ def test_a_broker_restored_from_an_older_copy_does_not_keep_versions_from_being_
     assert look.observed(run, EMPTY, None, newest, None).promotions_id == newest.id
     bus.delete(keys.promotions("r"))
     after = look.observed(run, EMPTY, None, None, None)
-    assert (after.promotions, after.promotions_id) == ((), BEFORE_ALL)
+    assert (after.promotions, after.promotions_id) == ((), "0")

@@ -142,13 +142,13 @@ def test_a_run_short_of_its_goal_goes_on() -> None:
 
 
 def test_settings_that_do_not_parse_fail_the_run_with_the_key() -> None:
-    assert decide(ObservedRun(EMPTY), sections=None) == [EndRun("r", RunState.FAILED, "selfplay.oops: unknown key")]
+    assert decide(ObservedRun(EMPTY), sections=None) == [EndRun("r", RunState.FAILED, "selfplay.oops: unknown key", NOW - 100_000)]
 
 
 def test_jobs_that_keep_failing_fail_the_run_and_one_success_forgives() -> None:
     failed = tuple(view(n, JobState.FAILED, ended_ms=NOW - n, error=f"no observation {n}") for n in range(1, 6))
     [action] = decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),))
-    assert action == EndRun("r", RunState.FAILED, "5 self-play jobs in a row failed; the last one: no observation 1")
+    assert action == EndRun("r", RunState.FAILED, "5 self-play jobs in a row failed; the last one: no observation 1", NOW - 100_000)
     assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=failed[:4]), (beat("a", "selfplay.cpu"),)))
     forgiven = (dataclasses.replace(failed[0], state=JobState.DONE), *failed[1:])
     assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=forgiven), (beat("a", "selfplay.cpu"),)))
@@ -183,7 +183,7 @@ def test_a_job_behind_a_leased_one_is_published_too() -> None:
 def test_goals_nobody_has_begun_or_knows_are_not_reached() -> None:
     for until in ({"steps": 1.0}, {"moves": 1.0}):
         assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY), (), until=until))
-    assert decide(ObservedRun(EMPTY), (), until={"steps": 0.0}) == [EndRun("r", RunState.FINISHED, "steps=0 reached")]
+    assert decide(ObservedRun(EMPTY), (), until={"steps": 0.0}) == [EndRun("r", RunState.FINISHED, "steps=0 reached", NOW - 100_000)]
 
 
 class TestEvaluationRounds:
