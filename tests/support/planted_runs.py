@@ -35,7 +35,7 @@ FOR_EVER_S = 1e6
 HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 #: over a preset: what is learned from within seconds
 SMALL: dict[str, dict[str, Any]] = {
-    "selfplay": {"games_in_flight": 64, "groups": 1, "threads": 1, "cache_entries": 0, "random_opening_plies": 4},  # long games
+    "selfplay": {"games_in_flight": 64, "groups": 1, "threads": 1, "cache_entries": 0, "random_opening_plies": 2},  # long games
     "network": {"blocks": 1, "channels": 32},
     "learner": {
         "device": "cpu",
