@@ -1,5 +1,5 @@
-"""The forward pass compiled into azq, in whole numbers: the fastest there is for small boards on CPUs with AVX512-VNNI and without AMX,
-and on those with AVX2 alone.
+"""The forward pass compiled into azq, in whole numbers: the fastest there is for small boards on CPUs with AVX2, most of all where they
+have AVX512-VNNI, and without AMX.
 
 Per CPU-second it evaluates several times as many connect-four positions as torch does (docs/benchmarks.md), any batch size runs alike,
 and what it evaluates to is the same bits everywhere: so the games of others can be checked.
