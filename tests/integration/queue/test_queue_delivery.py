@@ -7,7 +7,6 @@ import os
 import signal
 import zlib
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +14,6 @@ import pytest
 from queue_worker import start_worker
 from waiting import PATIENCE_S, until
 
-import azq.queue
 from azq.bus.embedded import EmbeddedServer
 from azq.errors import BrokerRefused, BrokerUnavailable
 from azq.ledger import Ledger
@@ -24,8 +22,6 @@ from azq.queue import make_app, publish
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
-
-ROOT = Path(azq.queue.__file__).parents[1]
 
 
 def message(content: bytes, **changes: Any) -> bytes:
