@@ -78,7 +78,7 @@ class LedgerRuns(ScriptClient):
         return run_snapshot(name, answer)
 
     def set_run_state(self, name: str, state: RunState, reason: str = "", seen_ms: int = 0) -> RunView:
-        """Changes a run's state, unless it was set after `seen_ms`, in this run or another of its name; the one it has changes nothing.
+        """Changes a run's state, unless that is not the one set at `seen_ms` (0: any) any more; setting the one it has changes nothing.
 
         running <-> paused, either -> finished or failed, those -> running. Raises `NotFound` and `StateConflict`.
         """
